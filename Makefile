@@ -62,7 +62,7 @@ servers: ## what the tests start: PostgreSQL, MariaDB, Redis, Prometheus
 
 class-archive: setup # makes the tests' Sparks and brokers start in half the time
 	@python -m handlers.spark.training
-	@python -m worker.local.training
+	@PYTHONPATH=. python tools/broker_classes.py
 
 rewritten: setup # the tests' asserts, once: the processes that begin side by side would each do it, for 20 s
 	@PYTHONPATH=tests python -m pytest --collect-only -qq -p only_modules

@@ -10,10 +10,10 @@ from typing import Any
 import structlog
 
 import binlane  # noqa: F401 - puts binlane's own packages first
+from handlers.spark.options import SparkSection
 from handlers.spark.read.current import create_views, current
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.session import SharedSpark
-from handlers.spark.section import SparkSection
 
 __all__ = ["NothingToSee", "create_views", "current", "start"]
 

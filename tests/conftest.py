@@ -31,7 +31,7 @@ from spark_sessions import SparkKeeper
 from handlers.spark.runtime.jars import JarsError
 from handlers.spark.runtime.java import JavaError
 from worker.local.broker import Broker, BrokerError
-from worker.running.ending import LastResort
+from worker.running.process import LastResort
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

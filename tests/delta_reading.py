@@ -19,9 +19,14 @@ from pyspark.sql.types import StructType
 
 from handlers.spark.read.in_duckdb import read, read_at
 from handlers.spark.read.moment import Source
-from handlers.spark.table_ref import quoted
+from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["check_read", "column_types", "read_delta"]
+__all__ = ["check_read", "column_types", "read_delta", "table_at"]
+
+
+def table_at(path: str) -> TableRef:
+    """A Delta table addressed by its place, with its segments inside."""
+    return TableRef(f"delta.{quoted(path)}", path, f"{path}/_binlane/pending")
 
 
 def read_delta(

@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime import session
 from handlers.spark.runtime.session import SharedSpark
-from handlers.spark.section import SparkSection
 
 __all__ = ["INTERPRETED", "LIGHT", "LIGHT_JAVA", "QUICK", "QUICK_JAVA", "SHARED", "SparkKeeper"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 from handlers.spark.runtime import class_archive
 from handlers.spark.runtime.jars import kafka_jars
 from worker.local import broker as broker_module
-from worker.local import broker_guard, training
+from worker.local import broker_guard
 from worker.local.broker import Broker
 from worker.local.broker_settings import BOOTSTRAP, bootstrap_of, java_options, place
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import broker_classes
 
 
 @pytest.fixture
@@ -82,13 +86,13 @@ def test_a_broker_has_the_classes_that_are_kept(broker: Broker) -> None:
 
 @pytest.mark.soak
 def test_training_makes_what_a_start_finds(cache: Path) -> None:
-    training.main()
+    broker_classes.main()
     jars = kafka_jars()
     [archive, *_] = java_options(jars)
     file = Path(archive.partition("=")[2])
     assert file.parent == cache
     made = file.stat().st_mtime_ns
-    training.main()
+    broker_classes.main()
     assert file.stat().st_mtime_ns == made, "once"
     with Broker() as node:
         mapped = Path(f"/proc/{node.pid}/maps").read_text()

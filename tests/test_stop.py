@@ -66,7 +66,7 @@ PRELUDE = """
 import os, random, signal, sys, threading, time
 from pathlib import Path
 import hooks
-from worker.running import draining, ending
+from worker.running import draining, process
 from worker.observing import logs
 from worker.running import reloading
 from worker.running import worker as supervision
@@ -453,9 +453,9 @@ cli.main()
 
 RESORT = """
 import atexit, ctypes, os, sys, threading, time
-from worker.running import ending
-ending._HARD_SECONDS = 1.0
-resort = ending.LastResort(5)
+from worker.running import process
+process._HARD_SECONDS = 1.0
+resort = process.LastResort(5)
 """
 
 

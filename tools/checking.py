@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 from worker.configuration import Configuration
-from worker.running.ending import grace_seconds, stop_seconds
 from worker.running.handler_set import HandlerSet
+from worker.running.process import grace_seconds, stop_seconds
 
 __all__ = ["configuration_faults", "image_user", "longest_stop", "read", "tool", "tool_faults"]
 

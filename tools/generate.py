@@ -20,7 +20,7 @@ import command_line_page
 import configuration_page
 import log_events
 
-from worker.observing.metric_definitions import markdown_table
+from worker.observing.metric_definitions import DEFINITIONS
 
 __all__ = ["GENERATED", "stale"]
 
@@ -46,6 +46,15 @@ def prometheus_rule(root: Path) -> str:
     """Return the rules, indented under `spec`, with their comments."""
     lines = (root / RULES).read_text().splitlines()
     return _RULE_HEAD + "\n".join(f"  {line}" if line else "" for line in lines) + "\n"
+
+
+def markdown_table() -> str:
+    """Format the table of docs/metrics.md."""
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for entry in DEFINITIONS:
+        labels = ", ".join(f"`{label}`" for label in entry.labels)
+        rows.append(f"| `{entry.name}` | {entry.kind} | {labels} | {entry.help} |")
+    return "\n".join(rows) + "\n"
 
 
 def metrics_page(root: Path) -> str:

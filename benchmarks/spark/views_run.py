@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.read.inspection import columns_of
+from handlers.spark.options import SparkSection
+from handlers.spark.read.current import columns_of
 from handlers.spark.read.view import view_sql
 from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.runtime.session import acquire, release
-from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["QUERIES", "ViewFigures", "main"]

@@ -3,7 +3,7 @@ repeated change has the same version, so it changes nothing."""
 
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.tables import Tables
-from handlers.versioned.handler import VersionedHandler
+from handlers.versioned.target import VersionedHandler
 
 __all__ = ["ClickHouseHandler"]
 

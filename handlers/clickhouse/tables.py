@@ -13,8 +13,7 @@ from handlers.api import HandlerContext, Row
 from handlers.clickhouse.client import ClickHouseClient, check_server, identifier, literal
 from handlers.clickhouse.codecs import codec_of
 from handlers.clickhouse.options import ClickHouseOptions
-from handlers.clickhouse.table import OWN_COLUMNS, Table, column_type
-from handlers.clickhouse.writing import key_text, last_versions, write
+from handlers.clickhouse.writing import OWN_COLUMNS, Table, column_type, key_text, last_versions, write
 from handlers.options.templates import MissingValue, Template
 from handlers.versioned.memory import RENAMED, Memory, Unfit, recalled
 from handlers.versioned.row_states import Held, State, new_columns

@@ -3,7 +3,7 @@ At least once: a repeated change has the same version, so it changes nothing."""
 
 from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions
-from handlers.versioned.handler import VersionedHandler
+from handlers.versioned.target import VersionedHandler
 
 __all__ = ["ElasticsearchHandler"]
 

@@ -32,7 +32,7 @@ BUILT_IN = {
 }
 """Modules are imported only when they are needed, because importing Spark is slow."""
 
-_SECTIONS = {"spark": "handlers.spark.section:SparkSection"}
+_SECTIONS = {"spark": "handlers.spark.options:SparkSection"}
 
 _OTHER_NAMES = {
     **dict.fromkeys(

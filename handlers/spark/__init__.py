@@ -2,7 +2,6 @@
 goes into the segment log (`log`) at once, and is merged into its table later (`engine`, `delta`)."""
 
 from handlers.spark.handler import SparkHandler
-from handlers.spark.options import SparkOptions
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkOptions, SparkSection
 
 __all__ = ["SparkHandler", "SparkOptions", "SparkSection"]

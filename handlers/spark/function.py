@@ -16,12 +16,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from handlers.api import Batch, HandlerContext, PartialFailure, Rejected, StopWorker
 from handlers.loading.registry import load_function
 from handlers.loading.user_code import refuse_unrun
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.rows.column_types import override
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.runtime.errors import told
 from handlers.spark.runtime.session import acquire, release
-from handlers.spark.section import SparkSection
 
 ARGUMENTS = ("frame", "batch")
 

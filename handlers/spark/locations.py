@@ -12,8 +12,7 @@ from string import Formatter
 
 from handlers.api import Rejected
 from handlers.options.templates import literal
-from handlers.spark.options import SparkOptions
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
 
 LOGS = "_binlane"

@@ -21,11 +21,6 @@ class TableRef:
     """The id of the transactions that record which segments of the log the table contains. It belongs to one
     log: a renamed table takes over another's rows, but not its log."""
 
-    @classmethod
-    def at(cls, path: str) -> TableRef:
-        """A Delta table addressed by its place, with its segments inside."""
-        return cls(f"delta.{quoted(path)}", path, f"{path}/_binlane/pending")
-
     def __str__(self) -> str:
         return self.path or self.sql
 

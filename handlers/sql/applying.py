@@ -23,9 +23,8 @@ from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.target.catalogs import definition
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
-from handlers.sql.target.known_tables import KnownTable, TableChanged, UnfitColumn
+from handlers.sql.target.known_tables import KnownTable, TableChanged, UnfitColumn, references_to
 from handlers.sql.target.known_tables import TableName as TargetName
-from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
 from handlers.values.native_types import SchemaTypes

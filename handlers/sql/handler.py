@@ -17,7 +17,7 @@ from handlers.sql.folding import ChangeFailed, has_ddl, parts
 from handlers.sql.marks import Marks, Pending
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
-from handlers.sql.rights import check_rights
+from handlers.sql.own_tables import check_rights
 from handlers.sql.target.creating import ColumnsMissing, TableMissing
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, ROWS, Fault, fault_of, told

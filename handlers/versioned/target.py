@@ -1,13 +1,14 @@
-"""The part of versioned targets that is the same for every server: how a batch is written."""
+"""The part of versioned targets that is the same for every server: how a batch is written, and a handler."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import groupby
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from handlers.api import Batch, Change, HandlerContext, Rejected, Row
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Row
 from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
 from handlers.mysql import ddl
@@ -262,3 +263,37 @@ class VersionedTarget(Generic[P]):
             place, version=version, partition=partition_of(batch, change), time=change.source_time_ms
         )
         self._log.info("target_rows_removed", table=str(named), target=place.name, rows=removed)
+
+
+class VersionedHandler(Handler):
+    """Base of handlers that may write a batch twice: a row's highest version wins."""
+
+    options_model: ClassVar[type[VersionedOptions]]
+    dialect: ClassVar[Any]
+    """A Dialect class; its arguments are the options and a HandlerContext. It connects on first use, so a
+    worker can start while the target is down. Raises OSError if a certificate cannot be read."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = self.options_model.model_validate(options)
+        self._dialect: Dialect[Any] | None = None
+        self._target: VersionedTarget[Any] | None = None
+
+    def open(self, context: HandlerContext) -> None:
+        """Create the dialect. Raises as `dialect` does."""
+        made: Dialect[Any] = self.dialect(self._options, context)
+        self._dialect, self._target = made, VersionedTarget(made, self._options, context)
+
+    def handle(self, batch: Batch) -> None:
+        """Write a batch. Raises as VersionedTarget.handle does."""
+        assert self._target is not None, "handle needs open"
+        self._target.handle(batch)
+
+    def close(self) -> None:
+        if self._dialect is not None:
+            self._dialect.close()
+        self._dialect = self._target = None
+
+    def check(self, context: HandlerContext) -> None:
+        """Check the target. Raises as `dialect` and its `check` do."""
+        with closing(self.dialect(self._options, context)) as dialect:
+            dialect.check()

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import structlog
 
-from offsets.journal.files import UnitFiles
-from offsets.journal.unit import CARRIED, FURTHEST, LAST, MOVED, PRESENT, SIZE, Unit
+from offsets.journal.files import CARRIED, FURTHEST, LAST, MOVED, PRESENT, SIZE, Unit, UnitFiles
 
 _log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offsets.file_lock import LockHeld, locked
 from offsets.journal.contents import Contents, State, carried, extended, walk
-from offsets.journal.unit import MOVED, Entry, Found, NewerUnit, Unit, key_of, topic_of
+from offsets.journal.files import MOVED, Entry, Found, NewerUnit, Unit, key_of, topic_of
 from offsets.stores.file import reason_of
 from offsets.types import TopicPartition
 

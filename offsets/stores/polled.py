@@ -13,9 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from offsets.stores.commits import CommitTexts, MetadataTooLarge, commit_now, failure_of, marks_of, refusal
 from offsets.stores.interface import CheckpointError
-from offsets.stores.kafka import load_committed
+from offsets.stores.kafka import (
+    CommitTexts,
+    MetadataTooLarge,
+    commit_now,
+    failure_of,
+    load_committed,
+    marks_of,
+    refusal,
+)
 from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
 

@@ -9,8 +9,7 @@ from configuration.shorthand import Faults, Load
 
 from handlers import Rejected
 from handlers.spark.locations import Locations
-from handlers.spark.options import SparkOptions
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkOptions, SparkSection
 from worker.configuration.agreement import doubtful_locations
 
 REPLICA = "{type: spark, name: replica, mode: replica%s}"

@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError
 from core.building import Clock, assignment
 from memory_store import MemoryStore, loaded
 
-from offsets.stores.commits import refusal
 from offsets.stores.file import FileStore
 from offsets.stores.interface import CheckpointError
+from offsets.stores.kafka import refusal
 from offsets.stores.polled import CommitInterrupted
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition

@@ -19,7 +19,7 @@ from handlers import Handler
 from offsets.types import Checkpoint
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Record
-from worker.partitions.new_assignments import FormerRecords
+from worker.partitions.rebalance import FormerRecords
 from worker.running.components import Components
 from worker.running.worker import Worker
 from worker.units.assigned_partition import Assignment

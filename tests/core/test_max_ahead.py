@@ -11,7 +11,7 @@ from members import RECORDS, Member
 from structlog.testing import capture_logs
 
 from offsets.run import Run
-from worker.fetching.max_ahead import MaxAhead
+from worker.fetching.backpressure import MaxAhead
 from worker.units.assigned_partition import Assignment
 
 both: Any = pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])

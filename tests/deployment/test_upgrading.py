@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from archives import opened_tar
+from delta_reading import table_at
 from memory_store import loaded
 
 from handlers.mysql.ddl import TableName
@@ -128,7 +129,7 @@ def test_a_step_of_a_statement_that_was_done_beside_spark_s_tables_is_not_done_a
     (log / f"{0:020d}.json").touch()  # the source has made it anew since
 
     def ref_of(name: TableName) -> TableRef:
-        return TableRef.at(f"{name.database}/{name.table}")
+        return table_at(f"{name.database}/{name.table}")
 
     around = Surroundings(ref_of=ref_of, files=LocalFiles(), root="_binlane")
     target = Target(None, around, "replica", "_", ("cdc@A", 0, 5, 0), 0, "{}")  # type: ignore[arg-type]

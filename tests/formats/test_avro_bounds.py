@@ -12,7 +12,7 @@ from avro_bytes import HEAD, PREFIX, array, envelope, long, record_type, registe
 from worker.formats.debezium.connect.schema import Split
 from worker.formats.debezium.connect.values import Reader
 from worker.formats.interface import UndecodableRecord
-from worker.formats.schema_registry.avro import weights
+from worker.formats.schema_registry.avro import schema as weights
 from worker.formats.schema_registry.avro.code import Code
 from worker.formats.schema_registry.avro.schema import SchemaError, parse
 from worker.formats.schema_registry.avro.values import READ_ERRORS, reader_of

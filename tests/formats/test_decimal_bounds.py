@@ -27,9 +27,9 @@ from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.dts.format import DTS
 from worker.formats.interface import Format, UndecodableRecord
-from worker.formats.own_json.columns import reader_of
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.layout import JsonLayout
+from worker.formats.own_json.rows import reader_of
 
 HUGE = ("1e30000000", "1e-30000000", "1e999999999", "-1e200000", "1e1001")
 

@@ -13,7 +13,7 @@ from json_messages import decode, record
 
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import compact, number
-from worker.formats.own_json.columns import TYPE_NAMES, converter
+from worker.formats.own_json.rows import TYPE_NAMES, converter
 
 
 def read(type_text: str | None, sent: str) -> Any:

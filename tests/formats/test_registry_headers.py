@@ -16,8 +16,7 @@ from test_schema_registry import change, envelope, record, row, until
 
 from worker.formats.decoding import explained
 from worker.formats.interface import Skip, UndecodableRecord
-from worker.formats.schema_registry.format import DebeziumWithRegistry, schemas_of
-from worker.formats.schema_registry.headers import debezium_with
+from worker.formats.schema_registry.format import DebeziumWithRegistry, debezium_with, schemas_of
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
 SCHEMA = json.dumps(envelope()).encode()

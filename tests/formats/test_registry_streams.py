@@ -22,8 +22,7 @@ from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.decoding import decoded, explained, source_time
 from worker.formats.interface import Format, Route, Skip, UndecodableRecord
-from worker.formats.schema_registry.format import DebeziumWithRegistry, schemas_of
-from worker.formats.schema_registry.headers import debezium_with
+from worker.formats.schema_registry.format import DebeziumWithRegistry, debezium_with, schemas_of
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
 WITH_SCHEMAS = ("debezium-schemas", "postgres-schemas")

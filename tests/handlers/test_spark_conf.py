@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime.conf import on_loopback, session_conf, spark_conf
-from handlers.spark.section import SparkSection
 from worker.verifying.spark_lakes import for_looking
 
 

@@ -11,7 +11,7 @@ from handlers.spark.delta.commits.held_segments import exists, held_by
 from handlers.spark.delta.evolving import schema
 from handlers.spark.delta.state import look
 from handlers.spark.log.last_seen_table import Held
-from handlers.spark.read.inspection import columns_of
+from handlers.spark.read.current import columns_of
 from handlers.spark.table_ref import TableRef
 
 REF = TableRef("lake.shop.orders", None, "/lake/_binlane/shop/orders/pending")

@@ -20,8 +20,8 @@ import pytest
 from pyspark import SparkContext
 from spark_sessions import LIGHT, QUICK, SparkKeeper
 
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime import session
-from handlers.spark.section import SparkSection
 
 NEVER = "-agentlib:jdwp=transport=dt_socket,server=y,suspend=y,address=127.0.0.1:0"
 
@@ -206,7 +206,7 @@ from handlers.spark.runtime import driver
 from handlers.spark.runtime import java_process
 from handlers.spark.runtime import watch
 from handlers.spark.runtime.session import acquire, release
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkSection
 
 for module in (driver, java_process, watch):
     for name in set(vars(module)) & set(close_times.__all__):

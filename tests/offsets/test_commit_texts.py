@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
-from offsets.stores.commits import CommitTexts, TopicRefused, commit_now
+from offsets.stores.kafka import CommitTexts, TopicRefused, commit_now
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 
 ORDERS = TopicPartition("cdc.shop", 0)

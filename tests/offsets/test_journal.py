@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from offsets.journal import Entry, Journal, JournalError, Unit
-from offsets.journal.unit import SIZE
+from offsets.journal.files import SIZE
 from offsets.types import TopicPartition
 
 SHOP = TopicPartition("cdc.shop", 0)
@@ -357,7 +357,7 @@ def test_a_journal_of_a_newer_version_is_told_and_left_as_it_is(journal: Journal
     [path] = journal.folder.glob("*.journal")
     data = bytearray(path.read_bytes())
     data[SIZE - 3] = 2  # the version
-    from offsets.journal.unit import _checksum
+    from offsets.journal.files import _checksum
 
     data[:4] = _checksum(bytes(data[4:]), 0).to_bytes(4, "little")
     path.write_bytes(data)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsets.journal import Entry, Journal, Unit
-from offsets.journal.unit import CARRIED, SIZE, key_of
+from offsets.journal.files import CARRIED, SIZE, key_of
 from offsets.types import TopicPartition
 
 PLACES = [TopicPartition("cdc.shop", 0), TopicPartition("cdc.shop", 1), TopicPartition("cdc.stock", 0)]

@@ -10,10 +10,10 @@ from confluent_kafka import TopicPartition
 
 from offsets.finished.segment import writer_text
 from offsets.journal import Entry, Journal
-from offsets.journal.unit import CARRIED
+from offsets.journal.files import CARRIED
 from offsets.run import Run
 from offsets.stores import file_format
-from offsets.stores.commits import committed_of
+from offsets.stores.kafka import committed_of
 from offsets.tracker import OffsetTracker
 from offsets.types import Mark
 from worker.units.assigned_partition import Assignment

@@ -16,8 +16,8 @@ from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint
 from worker.attempts.retry_and_split import HandlerRun, _Fate
 from worker.attempts.steps import Step
+from worker.fetching.backpressure import MaxAhead
 from worker.fetching.fetcher import Fetcher
-from worker.fetching.max_ahead import MaxAhead
 from worker.fetching.parking import Parking
 from worker.lanes.lane import Room
 from worker.lanes.lanes import Lanes

@@ -23,8 +23,7 @@ from topic_messages import messages
 from handlers.spark.runtime.jars import resolve
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
-from worker.formats.schema_registry.format import schemas_of
-from worker.formats.schema_registry.headers import debezium_with
+from worker.formats.schema_registry.format import debezium_with, schemas_of
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 from worker.local.broker import Broker
 from worker.local.broker_settings import free_port

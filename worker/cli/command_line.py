@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from worker import __version__
-from worker.cli.arguments import AsJson, Config, Patterns, call
-from worker.cli.command_groups import checkpoint, dead_letters
+from worker.cli.command_groups import AsJson, Config, Patterns, call, checkpoint, dead_letters
 
 Token = Annotated[
     str | None, typer.Option(envvar="BINLANE_TOKEN", help="The worker's http.token. Not needed with CONFIG.")

@@ -11,7 +11,7 @@ from types import TracebackType
 import typer
 
 from worker.cli.command_line import app
-from worker.running.ending import LastResort
+from worker.running.process import LastResort
 
 _END_SECONDS = 60.0
 """Time for threads that handlers left behind to end after the command is done."""

@@ -18,9 +18,9 @@ from worker.configuration.doubts import doubts
 from worker.kafka.connection import reach_handlers, reach_kafka, reach_registry
 from worker.observing import logs
 from worker.partitions.own_store import reach_store
-from worker.running.ending import grace_seconds, stop_seconds
 from worker.running.handler_set import OPENING_SECONDS
 from worker.running.open_handlers import waitable
+from worker.running.process import grace_seconds, stop_seconds
 
 
 def check(config: Path, connect: bool = False, sample: Path | None = None) -> int:

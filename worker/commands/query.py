@@ -66,7 +66,7 @@ def _moment(
         if name != FRESHNESS:
             raise
         # It imports Spark's package, which takes a second, and need not be there.
-        from worker.commands.freshness import freshness  # noqa: PLC0415 (see above)
+        from worker.commands.tables import freshness  # noqa: PLC0415 (see above)
 
         return freshness(configuration)
     return stack.enter_context(moment_of(source, name))

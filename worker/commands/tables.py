@@ -1,26 +1,29 @@
-"""`binlane tables`: list the Spark handlers' tables and their progress."""
+"""`binlane tables`: list the Spark handlers' tables and their progress, also as a table for SQL."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from rich.box import HEAVY_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.read.facts import Facts, facts_of, known_columns
-from handlers.spark.read.inspection import shown_sql
-from handlers.spark.read.inventory import Found
-from handlers.spark.read.log_heads import head_of
-from handlers.spark.read.shared import Shared
-from handlers.spark.read.view import NothingToSee
+from handlers.spark.read.log_heads import Found, Shared, head_of, shown_shape
+from handlers.spark.read.moment import Moment
+from handlers.spark.read.view import NothingToSee, view_sql
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted
 from worker.commands.output import Output, begin, wide_console
+from worker.configuration import Configuration
 from worker.observing.overview.trouble import plural
 from worker.observing.visible_text import count, moment
 from worker.verifying.spark_lakes import Lake, chosen_by, opened_lakes
@@ -71,14 +74,15 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
     plain = Counter(f"{table.database}_{table.table}".lower() for _, table in shown)
     used: set[str] = set()
     for lake, table in shown:
-        head = head_of(lake.files, table.ref.log_folder)
+        head, prefix = head_of(lake.files, table.ref.log_folder), lake.entry.options.prefix
         columns = known_columns(lake.spark, lake.files, table.ref)
         print(f"-- {table.name}")
         if head is None:
             print(f"-- has no log: read {table.ref.sql}\n")
             continue
         try:
-            sql = shown_sql(lake.files, table.ref, head, lake.entry.options.prefix, columns)
+            mode, shape = shown_shape(lake.files, table.ref, head, prefix, is_kept=True)
+            sql = view_sql(table.ref, shape, mode=mode, prefix=prefix, columns=columns)
         except NothingToSee as reason:
             print(f"-- {reason}\n")
             continue
@@ -158,3 +162,36 @@ def _time(milliseconds: int | None) -> str:
         return "-"
     time = moment(milliseconds)
     return f"{milliseconds:.3g} ms" if time is None else time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+_TIME = pa.timestamp("ms", tz="UTC")
+_OFFSET = pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
+_COLUMNS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("table", "handler", "mode", "place")),
+        *(("source_time", _TIME), ("merged_source_time", _TIME), ("behind_seconds", pa.float64())),
+        *((f"waiting_{name}", pa.int64()) for name in ("rows", "segments", "bytes", "statements")),
+        *((name, pa.int64()) for name in ("rows", "files", "bytes", "version")),
+        *(("offsets", pa.list_(_OFFSET)), ("problems", pa.list_(pa.string())), ("read_at", _TIME)),
+    ]
+)
+
+
+def freshness(configuration: Configuration) -> Moment:
+    """Read how far each table has come, at this moment. Raises like `opened_lakes`, and BrokenLog."""
+    with opened_lakes(configuration) as lakes:
+        facts = facts_of_all([(lake, found) for lake in lakes for found in lake.tables(lambda _: True)])
+    rows = pa.Table.from_pylist([*map(_row, facts)], _COLUMNS)
+    return Moment("SELECT * FROM binlane_facts", {"binlane_facts": rows})
+
+
+def _row(facts: Facts) -> dict[str, Any]:
+    newest, merged = facts.source_time_ms, facts.merged_source_time_ms
+    offsets = [
+        {"topic": topic, "partition": partition, "offset": offset}
+        for topic, partitions in facts.offsets.items()
+        for partition, offset in partitions.items()
+    ]
+    behind = None if newest is None or merged is None else (newest - merged) / 1000
+    times = {"source_time": newest, "merged_source_time": merged, "behind_seconds": behind}
+    return asdict(facts) | times | {"offsets": offsets, "read_at": datetime.now(UTC)}

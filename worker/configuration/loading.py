@@ -20,9 +20,9 @@ from worker.configuration.file.document import Document, parse, typed
 from worker.configuration.file.variables import Variables
 from worker.configuration.kafka_properties import settings_faults
 from worker.configuration.model import Configuration
-from worker.configuration.secret_values import hidden_paths, secret_texts
 from worker.configuration.secrets import MASK, Secrets, is_secret_place
 from worker.configuration.sections import KafkaRule
+from worker.configuration.shown import hidden_paths, secret_texts
 from worker.configuration.table_rules import HANDLER_KEYS
 
 # Pydantic's errors for a wrong type, and the types that fix them.

@@ -14,9 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from handlers.kafka.librdkafka import SILENT, closed_in_time
 from offsets.finished.reading import covered
-from offsets.stores.commits import CommitTexts, commit_now
 from offsets.stores.interface import CheckpointError
-from offsets.stores.kafka import load_committed, text_of
+from offsets.stores.kafka import CommitTexts, commit_now, load_committed, text_of
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, consumer_settings

@@ -144,7 +144,7 @@ class DeadLetters:
             place = self._guarded(record, headers)
             if ordered_by is None:
                 self._flood.note(count)
-        self.metrics.dead_letter(table)
+        self.metrics.count("binlane_dead_letters_total", table)
         log.error(
             "dead_letter",
             table=table,

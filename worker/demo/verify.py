@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 import msgspec
 
 from handlers import Batch, Handler, HandlerContext
+from handlers.spark.delta.commits.commit_notes import read_note
 from worker.demo.shop_source import Place, time_text
 
 Row = Mapping[str, Any]
@@ -113,19 +114,11 @@ def read_commits(table: Path, topic: str) -> list[Commit]:
     for path in sorted((table / "_delta_log").glob("*.json")):
         for action in msgspec.json.Decoder(dict[str, Any]).decode_lines(path.read_bytes()):
             info = action.get("commitInfo", {})
-            note = _note(info.get("userMetadata"))
+            note = read_note(info.get("userMetadata")) or {}
             # Commits of DDL or of others do not say how far changes are merged.
             if place := note.get("marks", {}).get(topic, {}).get("0"):
                 commits.append(Commit((place[0], place[1]), info["timestamp"] / 1000))
     return commits
-
-
-def _note(metadata: str | None) -> dict[str, Any]:
-    try:
-        note: dict[str, Any] = msgspec.json.decode(metadata or "{}").get("binlane", {})
-    except (msgspec.DecodeError, AttributeError):
-        return {}
-    return note
 
 
 class LaneWork(NamedTuple):

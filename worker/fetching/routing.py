@@ -61,7 +61,9 @@ class Router:
         self._metrics = metrics
         self._on_undecodable = on_undecodable
         if on_undecodable == "dead_letter":
-            metrics.dead_letter(UNDECODABLE, 0)  # so that the first increase is visible
+            metrics.count(
+                "binlane_dead_letters_total", UNDECODABLE, amount=0
+            )  # so that the first increase is visible
         self._halt: UndecodableHalt | None = None
 
     def let_go(self, at_rest: Callable[[Iterable[Unit]], list[Unit]]) -> None:
@@ -189,7 +191,7 @@ class Router:
         except UndecodableRecord as fault:
             return self._undecodable(assignment, message, fault)
         if isinstance(found, Skip):
-            self._metrics.skipped(found.reason)
+            self._metrics.count("binlane_records_skipped_total", found.reason)
             return None
         assert not isinstance(found, Apart)  # `route` does not know these
         unit = self._book.meet(found.database, found.table)
@@ -200,14 +202,16 @@ class Router:
 
     def _pass_unmatched(self, records: int) -> None:
         self._book.unmatched.records += records
-        self._metrics.skipped("unmatched", records)
+        self._metrics.count("binlane_records_skipped_total", "unmatched", amount=records)
 
     def _unknown(
         self, assignment: Assignment, messages: list[Record], offsets: list[int]
     ) -> tuple[list[Record], list[int]]:
         """Remove records that an earlier worker finished, or that this one has already fetched."""
         new = set(assignment.tracker.unknown(offsets))
-        self._metrics.skipped("finished_before", len(offsets) - len(new))
+        self._metrics.count(
+            "binlane_records_skipped_total", "finished_before", amount=len(offsets) - len(new)
+        )
         if not new:
             assignment.tracker.reach(offsets[-1] + 1)
         return [m for m in messages if m.offset() in new], [o for o in offsets if o in new]
@@ -237,7 +241,7 @@ class Router:
         if isinstance(found, Apart):
             return [self._piece(assignment, message, *part) for part in found.parts]
         if isinstance(found, Skip):
-            self._metrics.skipped(found.reason)
+            self._metrics.count("binlane_records_skipped_total", found.reason)
             return [(message, None)]
         return [(message, found)]
 
@@ -272,7 +276,7 @@ class Router:
                 f"{message.topic()} --partition {message.partition()} --offset {message.offset() + 1}"
             ) from fault
         log.error("record_skipped", position=place, error=text_of(fault))
-        self._metrics.skipped("undecodable")
+        self._metrics.count("binlane_records_skipped_total", "undecodable")
         return None
 
 

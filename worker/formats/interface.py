@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Annotated, Any, Protocol, cast, runtime_checkable
 
 import msgspec
 from confluent_kafka import Message
 
 from handlers import Change
 from handlers.logs import get_logger
+
+Named = tuple[str | None, str | None]
+"""The names of the transactions in which the record begins and ends. None: no transaction continues before it
+(after it). An empty name: the previous record's."""
+UNKNOWN: Named = ("", "")
+ALONE: Named = (None, None)
+SOME = "?"
+"""A transaction without a name."""
+
 
 log = get_logger("decoding")
 
@@ -208,3 +217,25 @@ class SeparateDDL(Protocol):
         this for the whole topic, then for each new record. Another call for the same record changes nothing.
         Never raises. Ignores a record without a table definition."""
         ...
+
+
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799
+"""The start of the year 1 and the end of the year 9999, in seconds since 1970."""
+FIRST_MS, LAST_MS = _FIRST * 1000, _LAST * 1000 + 999
+
+Milliseconds = Annotated[int, msgspec.Meta(ge=FIRST_MS, le=LAST_MS)]
+Seconds = Annotated[int, msgspec.Meta(ge=_FIRST, le=_LAST)]
+
+
+def has_calendar(time_ms: int) -> bool:
+    """Whether the time is in the years 1 to 9999."""
+    return FIRST_MS <= time_ms <= LAST_MS
+
+
+def kafka_time(record: Record) -> int:
+    """The record's time in Kafka, in milliseconds; a producer may set any time. Raises UndecodableRecord for
+    a time outside the years 1 to 9999."""
+    time_ms = record.timestamp()[1]
+    if not has_calendar(time_ms):
+        raise UndecodableRecord(f"its time in Kafka, {time_ms} ms, is outside the years 1 to 9999")
+    return time_ms

@@ -40,7 +40,7 @@ def get(
 
         return Canal()
     if name == "debezium" and schemas is not None:
-        from worker.formats.schema_registry.headers import debezium_with  # noqa: PLC0415
+        from worker.formats.schema_registry.format import debezium_with  # noqa: PLC0415
 
         return debezium_with(schemas, debezium)
     if name == "debezium":

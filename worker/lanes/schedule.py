@@ -11,8 +11,7 @@ from worker.configuration import LanesRule
 from worker.lanes.batch_cutting import cut, rebind, unfold
 from worker.lanes.lane import Lane, Room, Timers, is_reached
 from worker.lanes.parking import unpark
-from worker.lanes.permits import Permits
-from worker.lanes.ready_units import IdleProcessors, ReadyUnits
+from worker.lanes.ready_units import IdleProcessors, Permits, ReadyUnits
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, Chunk
 from worker.units.sharding import ShardChunk

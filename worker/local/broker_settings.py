@@ -2,7 +2,7 @@
 
 The node runs on this machine, starts quickly, and keeps its data. The files are Kafka's classes, read and
 checked once per machine, and the first records of a formatted folder. They are beside Spark's archive in the
-cache (see `handlers.spark.runtime.class_archive`). `worker.local.training` creates them."""
+cache (see `handlers.spark.runtime.class_archive`). tools/broker_classes.py creates them."""
 
 from __future__ import annotations
 

@@ -170,12 +170,3 @@ _BY_NAME = {entry.name: entry for entry in DEFINITIONS}
 def definition(name: str) -> MetricDefinition:
     """Return the definition of a metric by its full name. Raises KeyError if it is not defined."""
     return _BY_NAME[name]
-
-
-def markdown_table() -> str:
-    """Format the table of docs/metrics.md."""
-    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
-    for entry in DEFINITIONS:
-        labels = ", ".join(f"`{label}`" for label in entry.labels)
-        rows.append(f"| `{entry.name}` | {entry.kind} | {labels} | {entry.help} |")
-    return "\n".join(rows) + "\n"

@@ -31,8 +31,6 @@ from worker.observing.status_metrics import HandlerMeters, of_status
 
 CommitResult = Literal["success", "failure"]
 ReloadResult = Literal["success", "refused"]
-RebalanceKind = Literal["assign", "revoke", "lost"]
-DropReason = Literal["queue_full", "export_failed", "too_many"]
 
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _BY_TABLE = ("binlane_retries_total", "binlane_dead_letters_total")
@@ -83,7 +81,7 @@ class Metrics(Collector):
         self._set("binlane_last_reload_successful", 1)
         for name, labels in _FROM_ZERO.items():
             for label in labels:
-                self._count(name, label, amount=0)
+                self.count(name, label, amount=0)
         self.registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
@@ -93,55 +91,32 @@ class Metrics(Collector):
         self._look = look
 
     def consumed(self, topic: str, partition: int, records: int) -> None:
-        self._count("binlane_records_consumed_total", topic, partition, amount=records)
+        self.count("binlane_records_consumed_total", topic, partition, amount=records)
 
-    def skipped(self, reason: str, records: int = 1) -> None:
-        self._count("binlane_records_skipped_total", reason, amount=records)
-
-    def handler_failure(self, handler: str) -> None:
-        self._count("binlane_handler_failures_total", handler)
-
-    def retry(self, table: str) -> None:
-        self._count("binlane_retries_total", self.tables.label(table))
-
-    def dead_letter(self, table: str, records: int = 1) -> None:
-        self._count("binlane_dead_letters_total", self.tables.label(table), amount=records)
-
-    def transaction_cut(self, table: str) -> None:
-        self._count("binlane_transactions_cut_total", self.tables.label(table))
-
-    def unblocked(self, action: str) -> None:
-        """Count a record that was set aside because a person ordered it."""
-        self._count("binlane_unblocked_records_total", action)
+    def count(self, metric: str, *labels: object, amount: float = 1) -> None:
+        """Add to a counter that this class keeps. `labels`: their values, in the order of its definition."""
+        counter = self._meters[metric]
+        if definition(metric).labels == ("table",):
+            labels = (self.tables.label(str(labels[0])),)
+        assert isinstance(counter, Counter)
+        (counter.labels(*labels) if labels else counter).inc(amount)
 
     def reload(self, result: ReloadResult) -> None:
-        self._count("binlane_reloads_total", result)
+        self.count("binlane_reloads_total", result)
         self._set("binlane_last_reload_successful", result == "success")
 
     def commit(self, store: str, result: CommitResult) -> None:
         for known in ("success", "failure"):  # both exist from the first commit on
-            self._count("binlane_commits_total", store, known, amount=known == result)
+            self.count("binlane_commits_total", store, known, amount=known == result)
         if result == "success":
             self._set("binlane_last_commit_timestamp_seconds", time.time(), store)
 
-    def rebalance(self, kind: RebalanceKind) -> None:
-        self._count("binlane_rebalances_total", kind)
-
     def kafka_error(self, code: str) -> None:
-        self._count("binlane_kafka_errors_total", code)
-
-    def backpressure(self, seconds: float) -> None:
-        self._count("binlane_backpressure_seconds_total", amount=seconds)
-
-    def spans_exported(self, spans: int) -> None:
-        self._count("binlane_spans_exported_total", amount=spans)
-
-    def spans_dropped(self, reason: DropReason, spans: int = 1) -> None:
-        self._count("binlane_spans_dropped_total", reason, amount=spans)
+        self.count("binlane_kafka_errors_total", code)
 
     def schema_rebuilt(self) -> None:
         """Count a schema of the registry that had been dropped and was compiled again."""
-        self._count("binlane_schemas_rebuilt_total")
+        self.count("binlane_schemas_rebuilt_total")
 
     def handler_times(self, lane: int) -> meters.HandlerTimes:
         """Return the times of one lane, always the same object. Only that lane's thread may write to it."""
@@ -159,7 +134,7 @@ class Metrics(Collector):
         times = HistogramMetricFamily(entry.family, entry.help, labels=entry.labels)
         for handler, histogram in meters.merge(parts).items():
             times.add_metric([handler], histogram.cumulative(), histogram.total)
-            self._count("binlane_handler_failures_total", handler, amount=0)
+            self.count("binlane_handler_failures_total", handler, amount=0)
         yield times
 
         levels, left_out = self._log_limits.counts()
@@ -172,7 +147,7 @@ class Metrics(Collector):
             # Both start at 0, so that a table's first retry or dead letter shows as an increase.
             for table, _ in look.finished:
                 for name in _BY_TABLE:
-                    self._count(name, self.tables.label(table), amount=0)
+                    self.count(name, table, amount=0)
             yield from of_status(look, self.tables)
         yield from self.handlers.collect(status.handlers if status is not None else ())
 
@@ -181,11 +156,6 @@ class Metrics(Collector):
                 if name in _BY_TABLE:
                     found.samples = self.tables.fold(found.samples)
                 yield found
-
-    def _count(self, metric: str, *labels: object, amount: float = 1) -> None:
-        counter = self._meters[metric]
-        assert isinstance(counter, Counter)
-        (counter.labels(*labels) if labels else counter).inc(amount)
 
     def _set(self, metric: str, value: float, *labels: str) -> None:
         gauge = self._meters[metric]

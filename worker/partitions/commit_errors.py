@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 
 from handlers.logs import get_logger
-from offsets.stores.commits import GroupMovedOn
 from offsets.stores.interface import CheckpointError
+from offsets.stores.kafka import GroupMovedOn
 from worker.attempts.backoff import describe
 from worker.observing.metrics import Metrics
 

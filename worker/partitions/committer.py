@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from handlers.logs import get_logger
 from offsets.finished import FinishedMap
-from offsets.stores.commits import TopicRefused
 from offsets.stores.interface import OwnStore
+from offsets.stores.kafka import TopicRefused
 from offsets.stores.polled import CommitInterrupted, PolledKafkaStore
 from offsets.tracker import checkpoints
 from offsets.types import Checkpoint

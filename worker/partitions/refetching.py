@@ -11,8 +11,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from handlers.logs import get_logger
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered
-from worker.partitions.new_assignments import NewAssignments
 from worker.partitions.pausing import Pauses
+from worker.partitions.rebalance import NewAssignments
 from worker.partitions.stage import Failure, Stage
 from worker.partitions.starts import LOOKUP_SECONDS, Starts
 from worker.units.assigned_partition import Assignment, Assignments

@@ -61,7 +61,7 @@ class Failures:
         self._stopping = True
 
     def transaction_cut(self, work: Work) -> None:
-        self._metrics.transaction_cut(work.unit.table.label)
+        self._metrics.count("binlane_transactions_cut_total", work.unit.table.label)
         log.warning(
             "transaction_cut",
             table=work.unit.table.label,
@@ -111,7 +111,7 @@ class Failures:
             run.seconds.append(self._clock() - begin)
 
     def failed(self, handler: str, error: BaseException) -> None:
-        self._metrics.handler_failure(handler)
+        self._metrics.count("binlane_handler_failures_total", handler)
         log.debug("handler_failed", handler=handler, error=describe(error))
 
     def target_down(self, handler: str, error: BaseException) -> None:
@@ -132,7 +132,7 @@ class Failures:
 
     def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
         _, order = work.ordered(place) or (0, None)
-        self._metrics.skipped("failed" if order is None else "unblocked")
+        self._metrics.count("binlane_records_skipped_total", "failed" if order is None else "unblocked")
         log.error(
             "change_skipped",
             table=work.unit.table.label,
@@ -155,7 +155,7 @@ class Failures:
         """Whether an undecodable record counts as finished without handling."""
         if self._rules.on_undecodable != "skip" or isinstance(fault, ShownBehind):
             return False
-        self._metrics.skipped("undecodable")
+        self._metrics.count("binlane_records_skipped_total", "undecodable")
         log.error(
             "record_skipped",
             position=f"{message.topic()}[{message.partition()}] offset {message.offset()}",
@@ -185,7 +185,7 @@ class Failures:
         _, message = next(islice(work.messages(), number, None))
         order = work.orders.get(number)
         if order is not None and order.action == "skip":
-            self._metrics.skipped("unblocked")
+            self._metrics.count("binlane_records_skipped_total", "unblocked")
             position = record_origin(work, number)
             log.error("record_skipped", position=position, error=reason, ordered_by=order.by)
             self._set_aside(order)
@@ -196,7 +196,7 @@ class Failures:
     def retried(self, work: Work, failing: list[HandlerRun], delay: float, reason: str) -> None:
         table, error = work.unit.table.label, failing[0].error
         attempt = max(run.attempt for run in failing) - 1
-        self._metrics.retry(table)
+        self._metrics.count("binlane_retries_total", table)
         # Errors of built-in handlers say where and why. For other errors, log the traceback once.
         is_told = type(error).__module__.partition(".")[0] == "handlers"
         log.warning(
@@ -221,7 +221,7 @@ class Failures:
 
     def _set_aside(self, order: SetAside | None, letter: str | None = None) -> None:
         if order is not None and order.done(letter):
-            self._metrics.unblocked(order.action)
+            self._metrics.count("binlane_unblocked_records_total", order.action)
 
     def _send(self, work: Work, record: Record, before: int, order: SetAside | None, **what: Any) -> None:
         """Write a dead letter. `before`: how many of the work's records precede this one.

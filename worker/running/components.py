@@ -22,11 +22,10 @@ from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
 from worker.dead_letters.writing import DeadLetters
-from worker.fetching.backpressure import Backpressure
+from worker.fetching.backpressure import Backpressure, MaxAhead
 from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Beat, Fetcher, Requests
 from worker.fetching.held_records import HeldRecords
-from worker.fetching.max_ahead import MaxAhead
 from worker.fetching.parking import Parking
 from worker.fetching.receiving import Arrivals, KafkaAnswers, Receiver
 from worker.fetching.routing import Router
@@ -41,9 +40,8 @@ from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.journaling import Journaling
 from worker.partitions.membership import Membership, session_of
-from worker.partitions.new_assignments import FormerRecords, NewAssignments
 from worker.partitions.own_store import journal_of, own_store
-from worker.partitions.rebalance import Rebalancer
+from worker.partitions.rebalance import FormerRecords, NewAssignments, Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts
@@ -51,8 +49,8 @@ from worker.partitions.whole_share import WholeShare
 from worker.processing.failures import FailureRules
 from worker.processing.slow_calls import RunningCalls
 from worker.processing.traced import processors, saved, tracing_of
-from worker.running.ending import KAFKA_SECONDS
 from worker.running.handler_set import HandlerSet
+from worker.running.process import KAFKA_SECONDS
 from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking

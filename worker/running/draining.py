@@ -14,7 +14,7 @@ from offsets.stores.interface import CheckpointError
 from worker.configuration import Configuration
 from worker.fetching.routing import UndecodableHalt
 from worker.running.components import Components
-from worker.running.ending import COMMIT_SECONDS, KAFKA_SECONDS, LANES_SECONDS
+from worker.running.process import COMMIT_SECONDS, KAFKA_SECONDS, LANES_SECONDS
 
 log = get_logger("worker")
 

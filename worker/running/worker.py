@@ -29,10 +29,9 @@ from worker.partitions.whole_share import SharedTopics
 from worker.processing.slow_calls import SlowCalls
 from worker.running.components import Components
 from worker.running.draining import Draining, LateStop
-from worker.running.ending import LastResort, say, stop_seconds
 from worker.running.handler_set import OPENING_SECONDS, TargetOpenError
 from worker.running.health import unhealthy, unready
-from worker.running.process import Garbage, take_signals
+from worker.running.process import Garbage, LastResort, say, stop_seconds, take_signals
 from worker.running.reloading import Reloader
 from worker.running.status_report import StatusReport
 

@@ -107,7 +107,7 @@ class SpanQueue(SpanProcessor):
         if self._free.acquire(blocking=False):
             self._batches.on_end(span)
         else:
-            self._metrics.spans_dropped("queue_full")
+            self._metrics.count("binlane_spans_dropped_total", "queue_full")
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Send all queued spans on this thread."""
@@ -142,9 +142,9 @@ class _Exporter(SpanExporter):
             result, error = SpanExportResult.FAILURE, f"{type(raised).__name__}: {raised}"
         is_failing = result is not SpanExportResult.SUCCESS
         if is_failing:
-            self._metrics.spans_dropped("export_failed", len(spans))
+            self._metrics.count("binlane_spans_dropped_total", "export_failed", amount=len(spans))
         else:
-            self._metrics.spans_exported(len(spans))
+            self._metrics.count("binlane_spans_exported_total", amount=len(spans))
         if is_failing and not self._failing:
             log.warning(
                 "tracing_failed",

@@ -178,7 +178,7 @@ class Tracing:
                 if wanted and place_of(record) not in known and self._budget.take():
                     chosen.append((chunk, record, parent))
         if too_many:
-            self._metrics.spans_dropped("too_many", too_many)
+            self._metrics.count("binlane_spans_dropped_total", "too_many", amount=too_many)
         return chosen, links
 
 

@@ -7,7 +7,6 @@ Rows that the worker writes later may be older, but the changes that follow end 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,8 +16,8 @@ from sqlalchemy.dialects import postgresql
 
 from handlers.spark.delta.commits.exactly_once import is_conflict
 from handlers.spark.delta.state import look
-from handlers.spark.log.store_choice import UnsafeForSeveral, check_store
-from handlers.spark.read.inspection import version_of
+from handlers.spark.log.store_choice import AnySpark, UnsafeForSeveral, check_store
+from handlers.spark.read.current import version_of
 from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.table_ref import TableRef, quoted
 from worker.verifying.checking import Check
@@ -37,14 +36,6 @@ _WANTED = "binlane_wanted"
 _TEXTS = (sa.String, sa.Uuid, postgresql.INET, postgresql.CIDR, postgresql.MACADDR)
 _NO_VALUES = (MapType, VariantType)
 """Types whose values Spark cannot compare."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What `check_store` needs. The worker's promise to be the only writer does not apply here."""
-
-    session: SparkSession
-    is_classic: bool
 
 
 def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Callable[[int], None]) -> None:
@@ -104,8 +95,8 @@ def _refuse_keys(check: Check, target: StructType) -> None:
 
 def _refuse_place(session: SparkSession, lake: Lake, ref: TableRef) -> None:
     try:
-        asked = _Asked(session, lake.spark.is_classic)
-        check_store(lake.locations.root, asked)
+        # The worker's promise to be the only writer does not apply here.
+        check_store(lake.locations.root, AnySpark(session))
     except UnsafeForSeveral:
         raise TooDifferent(
             f"{lake.locations.root} is only safe for one writer, the worker: rebuild the table"

@@ -16,11 +16,9 @@ from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
 from handlers.spark.delta.commits.exactly_once import STRICT
 from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import spark_schema
-from handlers.spark.read.current import newest_frame
+from handlers.spark.read.current import columns_of, newest_frame
 from handlers.spark.read.in_duckdb import named, opened, values_of
-from handlers.spark.read.inspection import columns_of
-from handlers.spark.read.inventory import Found
-from handlers.spark.read.log_heads import head_of
+from handlers.spark.read.log_heads import Found, head_of
 from handlers.spark.read.moment import Source
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import quoted

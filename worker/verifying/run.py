@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from handlers.spark.log.segment_file import BrokenLog
-from handlers.spark.read.inventory import Found
+from handlers.spark.read.log_heads import Found
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from worker.configuration import Configuration
 from worker.verifying.checking import Check
@@ -22,7 +22,7 @@ from worker.verifying.matching import TooDifferent
 from worker.verifying.repairing import repair as repair_rows
 from worker.verifying.replica import Replica
 from worker.verifying.source import Source, SourceTable
-from worker.verifying.spark_entries import leads_to
+from worker.verifying.source_tables import leads_to
 from worker.verifying.spark_lakes import Lake, opened_lakes
 
 State = Literal["equal", "different", "repaired", "no replica", "no source", "failed"]

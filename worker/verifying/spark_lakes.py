@@ -16,12 +16,12 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import default_scheme, files_for
 from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.read.inventory import Found, found_tables
+from handlers.spark.options import SparkSection
+from handlers.spark.read.log_heads import Found, found_tables
 from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.session import SharedSpark, acquire, release
-from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
-from worker.verifying.spark_entries import SparkEntry, spark_entries
+from worker.verifying.source_tables import SparkEntry, spark_entries
 
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"

@@ -20,10 +20,9 @@ from handlers.mysql.ddl.rules import DDLRules, Reach
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.progress import KeptSteps
-from handlers.spark.ddl.renames import rename_table
 from handlers.spark.ddl.retyping import check_values, modify_columns
-from handlers.spark.ddl.tables import create_table, drop_table, may_drop, truncate_table
-from handlers.spark.ddl.target import Note, Surroundings, Target, find
+from handlers.spark.ddl.tables import create_table, drop_table, may_drop, rename_table, truncate_table
+from handlers.spark.ddl.target import Surroundings, Target, find
 
 log = get_logger("handlers.spark")
 
@@ -53,7 +52,7 @@ def follow(
     database: str,
     table: str,
     rules: DDLRules,
-    note: Note,
+    note: str,
     mode: str,
     prefix: str = "_",
     key: Key | None = None,
@@ -84,7 +83,7 @@ def follow(
         prefix=prefix,
         at=places[0],
         time_ms=change.source_time_ms,
-        note=note.to_json(),
+        note=note,
         most_commits=20 + 3 * len(statement),
         also_at=places[1:],
         fence=fence,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -36,13 +36,6 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 
 Place = tuple[str, int, int, int]
 """(topic, partition, offset, index) of the statement."""
-
-
-class Note(Protocol):
-    """A worker's note for its commits."""
-
-    def to_json(self) -> str:
-        """Return a JSON object whose member `binlane` is an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ class Target:
     time_ms: int
     """When the source executed the statement, milliseconds since 1970 in UTC."""
     note: str
-    """The commits' user metadata."""
+    """The commits' user metadata: a JSON object whose member `binlane` is an object."""
     most_commits: int = 20
     """The most commits that the statement can have made in one table, with some of upkeep."""
     also_at: Sequence[Place] = ()

@@ -12,18 +12,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
-    """One version of a table."""
-
-    version: int
-    columns: Mapping[str, Sequence[str]]
-    """Each with the names of its fields, if it is a struct."""
-    files: int
-    bytes: int
-    rows: int
-
-
 class DataFile(NamedTuple):
     """One Parquet file of a table."""
 
@@ -55,15 +43,16 @@ class Snapshot:
     removed: Mapping[str, int]
     """Files of earlier versions -> when they were removed, in milliseconds since 1970."""
 
-    def state(self, rows: int | None = None) -> LogState | None:
-        """None if the log does not say how many rows a file has. `rows`: their sum, if it is known."""
+    @property
+    def rows(self) -> int | None:
+        """None if the log does not say how many rows a file has."""
         counts = [each.rows for each in self.files.values() if each.rows is not None]
-        if rows is None and len(counts) == len(self.files):
-            rows = sum(counts)
-        if rows is None:
-            return None
-        size = sum(each.size for each in self.files.values())
-        return LogState(self.version, self.columns, len(self.files), size, rows)
+        return sum(counts) if len(counts) == len(self.files) else None
+
+    @property
+    def bytes(self) -> int:
+        """The total size of its files."""
+        return sum(each.size for each in self.files.values())
 
 
 class Stats(msgspec.Struct, rename="camel"):
@@ -142,6 +131,12 @@ class Protocol(msgspec.Struct, rename="camel"):
         return {*(self.reader_features or ()), *(self.writer_features or ())}
 
 
+class CommitInfo(msgspec.Struct, rename="camel"):
+    user_metadata: str | None = None
+    operation: str | None = None
+    operation_parameters: dict[str, Any] | None = None
+
+
 class Action(msgspec.Struct, rename="camel"):
     add: Add | None = None
     remove: Remove | None = None
@@ -149,6 +144,7 @@ class Action(msgspec.Struct, rename="camel"):
     protocol: Protocol | None = None
     sidecar: Sidecar | None = None
     txn: Txn | None = None
+    commit_info: CommitInfo | None = None
 
 
 read_action = msgspec.json.Decoder(Action).decode

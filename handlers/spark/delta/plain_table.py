@@ -29,7 +29,7 @@ _PROPERTIES = frozenset(
     )
 )
 """Table properties that do not affect how a commit is made."""
-_OF_COLUMNS = frozenset(("comment", ID, PHYSICAL_NAME, TYPE_CHANGES))
+OF_COLUMNS = frozenset(("comment", ID, PHYSICAL_NAME, TYPE_CHANGES))
 """Column metadata that does not affect how a commit is made."""
 
 
@@ -48,7 +48,7 @@ def is_plain(table: Snapshot) -> bool:
         and all(duration_ms(each) is not None for each in intervals)
         and not metadata.partition_columns
         and metadata.format.get("provider") == "parquet"
-        and all(each.get("metadata", {}).keys() <= _OF_COLUMNS for each in every(metadata.fields))
+        and all(each.get("metadata", {}).keys() <= OF_COLUMNS for each in every(metadata.fields))
     )
 
 

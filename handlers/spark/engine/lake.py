@@ -22,9 +22,8 @@ from handlers.spark.engine.views import Views
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.runtime.session import acquire, release
-from handlers.spark.section import SparkSection
 
 _UPKEEP_SECONDS = 5.0  # merges have WORK_SECONDS
 

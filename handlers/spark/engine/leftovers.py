@@ -9,7 +9,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Protocol
 
 from handlers.logs import get_logger
 from handlers.spark.engine.background import Background
@@ -38,12 +37,6 @@ _SELDOM = 3600.0
 something last happened. If this worker put a segment less than `_SOON` ago, it knows the log's end."""
 
 
-class Serve(Protocol):
-    """See Search."""
-
-    def __call__(self, folder: str, owner: Owner, *, anew: bool) -> float | None: ...
-
-
 class Search:
     """One thread, `spark-search`, from `start` to `end`.
 
@@ -58,12 +51,12 @@ class Search:
         files: Files,
         logs: str,
         *,
-        serve: Serve,
+        serve: Callable[..., float | None],
         partitions: Callable[[], Collection[tuple[str, int]]] = tuple,
     ) -> None:
         """`logs`: the folder of all logs. `serve` gets each log's folder and owner, and loads the log if it
-        is free and belongs to this handler. `anew`: load it even if it is known. `serve` returns the seconds
-        until its next call for this log, or None if none is needed. It may raise. `partitions`: this
+        is free and belongs to this handler. With `anew=True` it loads a known one, too. It returns the
+        seconds until its next call for this log, or None if none is needed. It may raise. `partitions`: this
         worker's. When new ones are assigned, all folders are searched again."""
         self.thread = Background("spark-search", self._run)
         self._partitions = partitions

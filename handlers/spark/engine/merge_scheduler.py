@@ -9,7 +9,6 @@ import random
 import threading
 import time
 from dataclasses import dataclass
-from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from sortedcontainers import SortedKeyList
@@ -18,7 +17,7 @@ from handlers.api import StopWorker, TargetUnavailable
 from handlers.failures import pause_after
 from handlers.logs import get_logger
 from handlers.spark.close_times import WORK_SECONDS
-from handlers.spark.engine.table.waiting import Waiting
+from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.options import MergeOptions
 from handlers.spark.runtime.start import SparkStarts
 
@@ -40,27 +39,11 @@ _CLOCK_WAS_SET = 0.5
 """Seconds by which the wall clock and the monotonic clock may differ before all tables are reordered."""
 
 
-class Mergeable(Protocol):
-    """A table that can be merged."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def waiting(self) -> Waiting: ...
-    @property
-    def replaced(self) -> int: ...
-    @property
-    def faults(self) -> int: ...
-    @property
-    def fault(self) -> str | None: ...
-    def merge(self) -> None: ...
-
-
 @dataclass(eq=False, slots=True)
 class _Entry:
     """A table that waits and is not being merged. Times are monotonic."""
 
-    table: Mergeable
+    table: TableSink
     is_heavy: bool
     not_before: float | None
     since: float | None = None
@@ -79,14 +62,14 @@ class MergeQueue:
     def __init__(self, options: MergeOptions, *, threads: int) -> None:
         self._options = options
         self._heavy_at_once = max(1, threads - 1)
-        self._entries: dict[Mergeable, _Entry] = {}
+        self._entries: dict[TableSink, _Entry] = {}
         self._light: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
         self._heavy: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
-        self._running: dict[Mergeable, _Entry] = {}
-        self._took: WeakKeyDictionary[Mergeable, tuple[float, float]] = WeakKeyDictionary()
+        self._running: dict[TableSink, _Entry] = {}
+        self._took: WeakKeyDictionary[TableSink, tuple[float, float]] = WeakKeyDictionary()
         self._clock = _clock()
 
-    def offer(self, table: Mergeable) -> bool:
+    def offer(self, table: TableSink) -> bool:
         """Add a table with waiting rows. Returns whether threads that wait must look again."""
         if table in self._running:
             return False  # it is checked when that merge ends
@@ -95,7 +78,7 @@ class MergeQueue:
             return self._add(self._entry(table))
         return self._reckon(entry)
 
-    def first(self) -> tuple[Mergeable | None, float]:
+    def first(self) -> tuple[TableSink | None, float]:
         """Return the next table, and the seconds until it is due: 0 or less if now."""
         self._look_at_clock()
         now = time.monotonic()
@@ -107,10 +90,10 @@ class MergeQueue:
             # Somebody else has merged its rows. Its turn is later, if more rows wait.
         return None, 0.0
 
-    def first_at_once(self) -> tuple[Mergeable | None, float]:
+    def first_at_once(self) -> tuple[TableSink | None, float]:
         """The same as `first`, if all tables are due except those that have just failed."""
         now = time.monotonic()
-        soonest: tuple[Mergeable, float] | None = None
+        soonest: tuple[TableSink, float] | None = None
         for entry in sorted(self._entries.values(), key=_due):
             if entry.table.waiting.since is None:
                 self._remove(entry)
@@ -120,19 +103,19 @@ class MergeQueue:
                 soonest = entry.table, entry.not_before - now
         return soonest or (None, 0.0)
 
-    def take(self, table: Mergeable) -> None:
+    def take(self, table: TableSink) -> None:
         """Mark a table as being merged. `done` ends this."""
         entry = self._entries[table]
         self._remove(entry)
         self._running[table] = entry
 
-    def done(self, table: Mergeable, *, seconds: float, not_before: float | None = None) -> None:
+    def done(self, table: TableSink, *, seconds: float, not_before: float | None = None) -> None:
         """End a table's merge, which took `seconds`. The next begins at `not_before` (monotonic)."""
         del self._running[table]
         self._took[table] = self._took.get(table, (0.0, 0.0))[1], seconds
         self._add(self._entry(table, not_before))
 
-    def _entry(self, table: Mergeable, not_before: float | None = None) -> _Entry:
+    def _entry(self, table: TableSink, not_before: float | None = None) -> _Entry:
         took, max_age = self._took.get(table, (0.0, 0.0)), self._options.max_age
         if max_age is None:
             max_age = min(max(min(took) * _PER_MERGE, table.replaced / _REPLACED, _AGES[0]), _AGES[1])
@@ -226,7 +209,7 @@ class Merger:
         for thread in self._threads:
             thread.start()
 
-    def offer(self, table: Mergeable) -> None:
+    def offer(self, table: TableSink) -> None:
         """Add a table with waiting rows."""
         with self._changed:
             if self._queue.offer(table):
@@ -249,7 +232,7 @@ class Merger:
         while (table := self._next()) is not None:
             self._merge(table)
 
-    def _next(self) -> Mergeable | None:
+    def _next(self) -> TableSink | None:
         """Wait for a due table. Returns None when the thread must end."""
         with self._changed:
             while True:
@@ -264,7 +247,7 @@ class Merger:
                 limits = [each for each in (left, None if table is None else wait) if each is not None]
                 self._changed.wait(min([_LONGEST_WAIT, *limits]) if limits else None)
 
-    def _merge(self, table: Mergeable) -> None:
+    def _merge(self, table: TableSink) -> None:
         began = time.monotonic()
         not_before: float | None = None
         try:

@@ -13,7 +13,7 @@ from handlers.spark.delta.log_files import metadata_in_files
 from handlers.spark.delta.statements import listed, literal
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.world import World
-from handlers.spark.read.inspection import columns_of
+from handlers.spark.read.current import columns_of
 from handlers.spark.read.log_heads import head_of, shown_shape
 from handlers.spark.read.view import Columns, NothingToSee, view_sql
 from handlers.spark.runtime.errors import says_no_table

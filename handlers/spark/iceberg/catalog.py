@@ -11,7 +11,7 @@ from typing import Any
 from handlers.api import TargetUnavailable
 from handlers.spark.delta.statements import of_new_table
 from handlers.spark.locations import location
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkSection
 
 logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it reports each table that it reads with PyArrow
 _AWAY = re.compile(

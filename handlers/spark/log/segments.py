@@ -10,9 +10,8 @@ from contextlib import suppress
 import pyarrow as pa
 
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, missing, read_head
+from handlers.spark.log.segment_file import BrokenLog, Head, Segment, Statement, encoded, missing, read_head
 from handlers.spark.log.segment_folder import MissingSegment, SegmentFolder
-from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 
 _LOOKS = 5
@@ -43,7 +42,9 @@ class SegmentLog:
     def __init__(
         self, files: Files, folder: str, *, is_table: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
-        """Nothing is read before `load`. `clock`: seconds since 1970. `is_table`: see `for_table`."""
+        """Nothing is read before `load`. `clock`: seconds since 1970. `is_table`: the segments
+        are a table themselves, and are never removed. Somebody else may remove old ones to keep it small, but
+        never the last one."""
         self._folder = SegmentFolder(files, folder, now=self._now)
         self._files = files
         self._is_table = is_table
@@ -53,13 +54,6 @@ class SegmentLog:
         # Number -> segment, or the size of an unread one, ascending. Empty for a table, which Spark reads.
         self._known: dict[int, Segment | int] = {}
         self._head: Head | None = None
-
-    @classmethod
-    def for_table(cls, files: Files, folder: str, *, clock: Callable[[], float] = time.time) -> SegmentLog:
-        """A folder of segments that is a table itself: they are never removed.
-
-        Somebody else may remove old ones to keep the table small, but never the last one."""
-        return cls(files, folder, is_table=True, clock=clock)
 
     @property
     def folder(self) -> str:

@@ -13,19 +13,15 @@ from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_fi
 from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
 from handlers.spark.delta.data_files import OnlySpark, dataset_of
-from handlers.spark.delta.log_actions import LogState
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece
-from handlers.spark.log.segment_file import BrokenLog, Head, Segment
-from handlers.spark.log.statement import REPLACE
+from handlers.spark.log.segment_file import REPLACE, BrokenLog, Head, Segment
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.inspection import columns_of, version_of
-from handlers.spark.read.inventory import Found
-from handlers.spark.read.log_heads import head_of, log_of
-from handlers.spark.read.shared import Shared
+from handlers.spark.read.current import columns_of, version_of
+from handlers.spark.read.log_heads import Found, Shared, head_of, log_of
 from handlers.spark.read.view import Columns
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef
@@ -94,16 +90,15 @@ def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple
     seen = (None if ref.path is None else _by_files(files, ref.path, ref)) or _by_spark(spark.session, ref)
     if seen is None:
         return facts, 0, None
-    state, note, merged = seen
     facts = replace(
         facts,
-        rows=state.rows,
-        files=state.files,
-        bytes=state.bytes,
-        version=state.version,
-        merged_source_time_ms=(note or {}).get("source_time_ms"),
+        rows=seen.rows,
+        files=seen.files,
+        bytes=seen.bytes,
+        version=seen.version,
+        merged_source_time_ms=(seen.note or {}).get("source_time_ms"),
     )
-    return facts, merged, state.columns
+    return facts, seen.merged, seen.columns
 
 
 def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
@@ -119,7 +114,11 @@ def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
 class _Seen(NamedTuple):
     """A table, all from one version, unless it changes at each attempt."""
 
-    state: LogState
+    version: int
+    columns: Columns
+    files: int
+    bytes: int
+    rows: int
     note: Mapping[str, Any] | None
     """The note of the newest merge."""
     merged: int
@@ -135,17 +134,17 @@ def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
     held = held_in_files(files, path, ref.app_id, snapshot.version)
     if held is None and ref.app_id not in snapshot.writers:
         held = Held()  # nothing was ever merged
-    try:
-        with ExitStack() as stack:
-            state = snapshot.state() or snapshot.state(
-                dataset_of(files, path, snapshot, stack)[0].count_rows()
-            )
-    except OnlySpark:
-        return None
-    if notes is None or held is None or state is None:
+    if (rows := snapshot.rows) is None:
+        try:
+            with ExitStack() as stack:
+                rows = dataset_of(files, path, snapshot, stack)[0].count_rows()
+        except OnlySpark:
+            return None
+    if notes is None or held is None:
         return None
     note = next((note for note in map(read_note, notes) if note and note.get("segment")), None)
-    return _Seen(state, note, held.last)
+    size = len(snapshot.files), snapshot.bytes, rows
+    return _Seen(snapshot.version, snapshot.columns, *size, note, held.last)
 
 
 def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
@@ -162,7 +161,7 @@ def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
         if version == before:
             break
     size, rows = int(detail["sizeInBytes"]), int(counted["n"])
-    return _Seen(LogState(version, columns, int(detail["numFiles"]), size, rows), note, merged)
+    return _Seen(version, columns, int(detail["numFiles"]), size, rows, note, merged)
 
 
 def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Shared) -> Facts:
@@ -172,12 +171,11 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Sha
         if facts.rows is None:
             return _noting(facts, "there is neither a table nor a log")
         return facts
-    offsets: dict[str, dict[int, int]] = {}
-    for (topic, partition), (offset, _) in sorted(heads[-1].marks.highest().items()):
-        offsets.setdefault(topic, {})[partition] = offset
     segments = [head.segment for head in heads if head.segment.number > merged and head.segment.rows]
     newest = _newest(segments, facts)
-    facts = replace(facts, offsets=offsets, source_time_ms=newest, view_source_time_ms=newest)
+    facts = replace(
+        facts, offsets=_offsets(heads[-1].marks), source_time_ms=newest, view_source_time_ms=newest
+    )
     if heads[-1].is_behind:
         facts = _with_statements(files, found, facts, heads)
     size = sum(segment.bytes for segment in segments)
@@ -194,13 +192,10 @@ def _with_packs(facts: Facts, pieces: Sequence[Piece]) -> Facts:
     """Add the pieces in packs after the last segment."""
     if not pieces:
         return facts
-    offsets: dict[str, dict[int, int]] = {}
-    for (topic, partition), (offset, _) in sorted(Marks.from_json(pieces[-1].marks).highest().items()):
-        offsets.setdefault(topic, {})[partition] = offset
     times = [each.last_source_ms for each in pieces if each.last_source_ms is not None]
     return replace(
         facts,
-        offsets=offsets,
+        offsets=_offsets(Marks.from_json(pieces[-1].marks)),
         waiting_segments=facts.waiting_segments + len(pieces),
         waiting_rows=facts.waiting_rows + sum(each.rows for each in pieces),
         waiting_bytes=facts.waiting_bytes + sum(each.size for each in pieces),
@@ -230,6 +225,13 @@ def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[H
         f"views end before {one.topic}[{one.partition}] offset {one.offset}, which is not applied yet: "
         f"{one.sql or one.op}",
     )
+
+
+def _offsets(marks: Marks) -> Mapping[str, Mapping[int, int]]:
+    offsets: dict[str, dict[int, int]] = {}
+    for (topic, partition), (offset, _) in sorted(marks.highest().items()):
+        offsets.setdefault(topic, {})[partition] = offset
+    return offsets
 
 
 def _newest(segments: Sequence[Segment], facts: Facts) -> int | None:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from handlers.spark.log.owner import owner_of
 from handlers.spark.log.store_choice import files_without_java
 from handlers.spark.log.stores.interface import scheme_of
+from handlers.spark.read.log_heads import ref_at
 from handlers.spark.read.moment import Moment, Source, moment_of
-from handlers.spark.read.places import ref_at
 from handlers.spark.table_ref import app_id
 
 _MEMORY = "1GiB"

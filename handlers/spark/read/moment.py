@@ -18,8 +18,7 @@ from handlers.spark.delta.log_actions import Snapshot
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.log.segment_file import Head
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.log_heads import head_of, log_of, shown_shape
-from handlers.spark.read.shared import Shared
+from handlers.spark.read.log_heads import Shared, head_of, log_of, shown_shape
 from handlers.spark.read.view import view_sql
 from handlers.spark.rows.shape import log_schema
 from handlers.spark.table_ref import TableRef, quoted

@@ -17,8 +17,8 @@ from handlers.spark.engine.table.log_end import Entry
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.locations import PENDING
 from handlers.spark.log.marks import Marks
+from handlers.spark.log.segment_file import REPLACE, Statement, columns_of
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.log.statement import REPLACE, Statement, columns_of
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_store
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.declared import Declared

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from handlers.mysql.types import BYTES, SHAPES, SYNONYMS, read_type
 from handlers.spark.rows.conversions import ColumnType, fitting, singles, time_text
-from handlers.spark.rows.spark_types import MOST_DIGITS, read_spark_type
+from handlers.spark.rows.spark_types import DECIMAL, MOST_DIGITS, read_spark_type
 
 STRING = fitting(pa.string())
 
@@ -116,7 +116,8 @@ USUAL = frozenset(_BY_TYPE)
 def override(type_text: str) -> pa.DataType:
     """Return the Arrow type of a Spark type text, as in the option `columns`. Raises ValueError."""
     spark_type = read_spark_type(type_text)
-    return pa.decimal128(*spark_type.sizes) if spark_type.sizes else _NAMES[spark_type.name]
+    found = DECIMAL.fullmatch(spark_type)
+    return pa.decimal128(int(found[1]), int(found[2])) if found else _NAMES[spark_type]
 
 
 def spark_name(arrow: pa.DataType) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 MOST_DIGITS = 38
 """Of a decimal."""
@@ -12,50 +11,29 @@ INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _OTHERS = {("date", "timestamp_ntz"), *((each, "double") for each in ("float", "tinyint", "smallint", "int"))}
 
-
-class SparkType(NamedTuple):
-    """One type: `decimal(12,2)` is ("decimal", (12, 2))."""
-
-    name: str
-    sizes: tuple[int, int] | None = None
-    """A decimal's precision and scale."""
-
-
-# Each group starts with Spark's own name: https://spark.apache.org/docs/latest/sql-ref-datatypes.html
-_SPELLINGS = (
-    ("boolean",),
-    ("tinyint", "byte"),
-    ("smallint", "short"),
-    ("int", "integer"),
-    ("bigint", "long"),
-    ("float", "real"),
-    ("double",),
-    ("string",),
-    ("binary",),
-    ("date",),
-    ("timestamp", "timestamp_ltz"),
-    ("timestamp_ntz",),
-    ("array<string>",),
-)
-_NAMES = {spelling: names[0] for names in _SPELLINGS for spelling in names}
+# Spark's own names: https://spark.apache.org/docs/latest/sql-ref-datatypes.html
+_TYPES = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date"]
+_TYPES += ["timestamp", "timestamp_ntz", "array<string>"]
+_SYNONYMS = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float"}
+_SYNONYMS["timestamp_ltz"] = "timestamp"
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\((\d{1,3}),(\d{1,3})\)")
-ALLOWED = ", ".join([*(names[0] for names in _SPELLINGS[:-1]), "decimal(precision,scale)", _SPELLINGS[-1][0]])
+ALLOWED = ", ".join([*_TYPES[:-1], "decimal(precision,scale)", _TYPES[-1]])
 """For messages."""
 
 
-def read_spark_type(text: str) -> SparkType:
-    """Parse a type text. Raises ValueError, which lists the allowed types."""
+def read_spark_type(text: str) -> str:
+    """Return a type in Spark's own spelling. Raises ValueError, which lists the allowed types."""
     wanted = re.sub(r"\s+", "", text).lower()
-    name = _NAMES.get(wanted)
-    if name is not None:
-        return SparkType(name)
+    name = _SYNONYMS.get(wanted, wanted)
+    if name in _TYPES:
+        return name
     found = _DECIMAL.fullmatch(wanted)
     if found is None:
         raise ValueError(f"{text!r} is not a Spark type for columns; allowed: {ALLOWED}")
     precision, scale = int(found[1]), int(found[2])
     if not 1 <= precision <= MOST_DIGITS or scale > precision:
         raise ValueError(f"{text!r}: a decimal has 1 to {MOST_DIGITS} digits, and no more after the point")
-    return SparkType("decimal", (precision, scale))
+    return f"decimal({precision},{scale})"
 
 
 def holds(wide: str, narrow: str) -> bool:

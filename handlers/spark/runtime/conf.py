@@ -10,8 +10,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime.jars import delta_jars, resolve
-from handlers.spark.section import SparkSection
 
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",

@@ -13,10 +13,10 @@ from pyspark.errors import PySparkAssertionError, PySparkException
 from pyspark.sql import SparkSession
 
 from handlers.api import TargetUnavailable
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime.conf import session_conf
 from handlers.spark.runtime.errors import told
 from handlers.spark.runtime.versions import UnknownSpark, check_server
-from handlers.spark.section import SparkSection
 
 try:
     import grpc  # type: ignore[import-untyped]  # it has no types

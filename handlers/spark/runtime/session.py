@@ -1,4 +1,4 @@
-"""The Spark that all Spark handlers of this process share."""
+"""The Spark that all Spark handlers of this process share, and a limit on what it does at once."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime.conf import plain_paths_are_local
-from handlers.spark.runtime.slots import Slots
 from handlers.spark.runtime.start import Heard, Start
 from handlers.spark.runtime.watch import Watch
-from handlers.spark.section import SparkSection
+
+if TYPE_CHECKING:
+    from handlers.spark.runtime.connect import ConnectServer
+    from handlers.spark.runtime.driver import Driver
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
 
 # pyspark's own loggers write each failed query, with Java's whole stack, to standard error. The error is also
 # raised, and the code that handles it reports it.
@@ -25,27 +33,6 @@ StopCallback = Callable[[BaseException], None]
 
 START_SECONDS = 300.0
 """The time that Spark may take to start, by default."""
-
-
-class _Place(Protocol):
-    """Where Spark runs: Driver or ConnectServer."""
-
-    @property
-    def master(self) -> str: ...
-    @property
-    def version(self) -> str | None: ...
-    @property
-    def ui_url(self) -> str | None: ...
-    @property
-    def up(self) -> bool | None: ...
-    @property
-    def session(self) -> SparkSession: ...
-    def fresh(self) -> SparkSession: ...
-    def renewed(self, session: SparkSession) -> SparkSession: ...
-    def drop(self, session: SparkSession) -> None: ...
-    def alive(self) -> bool: ...
-    def raise_if_gone(self, error: BaseException) -> None: ...
-    def stop(self) -> None: ...
 
 
 class SharedSpark:
@@ -76,7 +63,7 @@ class SharedSpark:
         if section.remote is not None:
             from handlers.spark.runtime.connect import ConnectServer  # noqa: PLC0415 (its packages are an extra)
 
-            self._place: _Place = ConnectServer(section)
+            self._place: ConnectServer | Driver = ConnectServer(section)
         else:
             from handlers.spark.runtime.driver import Driver  # noqa: PLC0415 (Connect needs no Java)
 
@@ -242,3 +229,72 @@ def release() -> None:
             ending = _shared
             _shared = None
             ending.stop()
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    since: float | None
+    """For a merge. See Slots.merging."""
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Slots:
+    """A number of slots, given in order of arrival. Use `with slots:`. Any thread.
+
+    threading.Semaphore keeps no order. A thread that always has something to merge releases a slot and
+    acquires it again, before the thread that waits for it has woken up. A batch with DDL, or a handler's
+    second table, waited for minutes that way.
+
+    Among merges, the table whose rows have waited longest goes first. Each handler has few tables here at a
+    time. By arrival, one of a hundred tables would get as many turns as a handler's only table."""
+
+    def __init__(self, count: int) -> None:
+        self._lock = threading.Lock()  # guards the two below
+        self._free = count
+        self._waiting: deque[_Waiting] = deque()
+
+    @contextmanager
+    def merging(self, since: float) -> Iterator[None]:
+        """Hold a slot for a merge. `since`: when its oldest rows were received (seconds since 1970)."""
+        self._enter(since)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def __enter__(self) -> None:
+        self._enter(None)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _enter(self, since: float | None) -> None:
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            waiting = _Waiting(since)
+            waiting.turn.acquire()
+            self._waiting.append(waiting)
+        waiting.turn.acquire()
+
+    def _leave(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._next().turn.release()  # passed on, so nobody gets it in between
+            else:
+                self._free += 1
+
+    def _next(self) -> _Waiting:
+        """Merges change places only among themselves, so others do not wait longer."""
+        first = self._waiting.popleft()
+        if first.since is None:
+            return first
+        merges = [(each.since, place) for place, each in enumerate(self._waiting) if each.since is not None]
+        since, place = min(merges, default=(first.since, 0))
+        if since >= first.since:
+            return first
+        chosen, self._waiting[place] = self._waiting[place], first
+        return chosen

@@ -27,9 +27,8 @@ from handlers.sql.options import SqlOptions
 from handlers.sql.reloading import building
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
-from handlers.sql.target.known_tables import KnownTable
+from handlers.sql.target.known_tables import KnownTable, references_to
 from handlers.sql.target.known_tables import TableName as TargetName
-from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import insert_into
 

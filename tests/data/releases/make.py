@@ -21,6 +21,8 @@ import sqlalchemy as sa
 TESTS = Path(__file__).parents[2]
 sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "offsets"), str(TESTS / "handlers")]
 
+from delta_reading import table_at  # noqa: E402
+
 from handlers.mysql.ddl import TableName  # noqa: E402
 from handlers.spark.ddl.tables import drop_table  # noqa: E402
 from handlers.spark.ddl.target import Surroundings, Target  # noqa: E402
@@ -123,7 +125,7 @@ def dropping() -> Target:
     """The statement at offset 5."""
 
     def ref_of(name: TableName) -> TableRef:
-        return TableRef.at(f"{name.database}/{name.table}")
+        return table_at(f"{name.database}/{name.table}")
 
     no_session: Any = None
     around = Surroundings(ref_of=ref_of, files=LocalFiles(), root="_binlane")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from delta_reading import column_types, read_delta
+from delta_reading import column_types, read_delta, table_at
 
 from handlers import Change
 from handlers.mysql.ddl import TableName
@@ -104,9 +104,7 @@ class MortalSession:
         return getattr(self._session, name)
 
 
-class Note:
-    def to_json(self) -> str:
-        return '{"binlane": {"worker": "test", "handler": "spark"}}'
+NOTE = '{"binlane": {"worker": "test", "handler": "spark"}}'
 
 
 @dataclass
@@ -132,7 +130,7 @@ class DDLLake:
     def ref(self, name: TableName) -> TableRef:
         if self.catalog is not None:
             return TableRef(self.catalog.format(**name._asdict()), None, f"{self.folder}/logs")
-        return TableRef.at(f"{self.folder}/{path_safe(name.database)}/{path_safe(name.table)}")
+        return table_at(f"{self.folder}/{path_safe(name.database)}/{path_safe(name.table)}")
 
     def sql_of(self, table: str, database: str = "db") -> str:
         return self.ref(TableName(database, table)).sql
@@ -214,7 +212,7 @@ class DDLLake:
             database=own.database,
             table=own.table,
             rules=rules or DDLRules.model_validate({}),
-            note=Note(),
+            note=NOTE,
             mode=self.mode,
             key=key,
         )

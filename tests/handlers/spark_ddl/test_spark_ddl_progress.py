@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from delta_reading import table_at
 
 from handlers import Change
 from handlers.mysql.ddl import TableName
 from handlers.spark.ddl.progress import KeptSteps, Progress
-from handlers.spark.ddl.renames import rename_table
-from handlers.spark.ddl.tables import drop_table
+from handlers.spark.ddl.tables import drop_table, rename_table
 from handlers.spark.ddl.target import Surroundings, Target
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.local import LocalFiles
@@ -26,7 +26,7 @@ def statement(folder: Path, *topics: str) -> Target:
     """At offset 5 of a topic, by its names."""
 
     def ref_of(name: TableName) -> TableRef:
-        return TableRef.at(f"{folder}/{name.database}/{name.table}")
+        return table_at(f"{folder}/{name.database}/{name.table}")
 
     no_session: Any = None
     places = [(topic, 0, 5, 0) for topic in topics]
@@ -84,7 +84,7 @@ def test_what_an_earlier_release_has_noted_of_a_table_counts_for_that_one(tmp_pa
     put(tmp_path, ONE, TWO)
     noted = tmp_path / "_binlane" / "ddl" / "cdc-0-5-0" / "0.done"
     noted.parent.mkdir(parents=True)
-    noted.write_text(json.dumps({"what": f"drop {TableRef.at(f'{tmp_path}/shop/one')}"}))
+    noted.write_text(json.dumps({"what": f"drop {table_at(f'{tmp_path}/shop/one')}"}))
     for table in (ONE, TWO):
         drop_table(statement(tmp_path, "cdc@A", "cdc"), table, "0")
     assert there(tmp_path) == ["one"]

@@ -20,11 +20,10 @@ from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.plain_table import can_be_made
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.options import MergeOptions
+from handlers.spark.options import MergeOptions, SparkSection
 from handlers.spark.read.in_duckdb import read_at
 from handlers.spark.rows.shape import Mode
 from handlers.spark.runtime.conf import has_table_defaults
-from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import quoted
 
 BY_RS = MergeOptions(engine="auto")

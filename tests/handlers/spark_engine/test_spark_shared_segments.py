@@ -15,10 +15,9 @@ from handlers.failures import AskAgain
 from handlers.spark.delta.commits.exactly_once import settings
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import AnySpark
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.read.facts import facts_of
-from handlers.spark.read.inventory import found_tables
-from handlers.spark.section import SparkSection
+from handlers.spark.read.log_heads import found_tables
 
 SHARED = {"shared_segments": "10ms"}
 

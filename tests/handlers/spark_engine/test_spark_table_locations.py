@@ -10,8 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from handlers.spark.locations import Locations
-from handlers.spark.options import SparkOptions
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.table_ref import path_of, path_safe
 
 FOLDER = Path("/etc/binlane")

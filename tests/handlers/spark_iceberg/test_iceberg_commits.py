@@ -18,7 +18,7 @@ from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.iceberg.commits import TableCommit, held_in
 from handlers.spark.log.last_seen_table import Held
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkSection
 from handlers.spark.table_ref import TableRef
 
 MakeLake = Callable[..., IcebergLake]

@@ -10,8 +10,7 @@ from iceberg_lab import IcebergLake, change
 from pydantic import ValidationError
 
 from handlers.spark.iceberg.catalog import IcebergCatalog
-from handlers.spark.options import SparkOptions
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkOptions, SparkSection
 
 
 @pytest.mark.parametrize(

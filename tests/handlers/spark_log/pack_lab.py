@@ -33,9 +33,8 @@ from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.rows.shape import Shape
-from handlers.spark.section import SparkSection
 
 __all__ = ["Fault", "Killed", "Lake", "Worker", "row"]
 

@@ -22,9 +22,8 @@ from spark_sessions import LIGHT, SparkKeeper
 
 from handlers.spark import SparkHandler
 from handlers.spark.log.store_choice import files_for
-from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.hadoop import HadoopFiles
-from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.log.stores.interface import Files, FilesError, StoreOverwrites
 from handlers.spark.log.stores.object_stores import ObjectFiles
 from handlers.spark.runtime.jars import resolve, spark_jars_folder
 from handlers.spark.runtime.session import SharedSpark

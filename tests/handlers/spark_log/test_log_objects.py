@@ -22,13 +22,11 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import commits_are_safe, files_for
 from handlers.spark.log.stores import object_stores as object_files
-from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
-from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
+from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError, StoreOverwrites
 from handlers.spark.log.stores.object_stores import ObjectFiles
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.read.in_duckdb import read_at
 from handlers.spark.rows.shape import Shape, log_schema
-from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import TableRef
 
 CONNECT: Any = SimpleNamespace(is_classic=False, session=None)

@@ -13,9 +13,8 @@ import pytest
 from log_lab import SCHEMA, change, names_in, places_in, rows, take
 
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segment_file import BrokenLog, encoded, read_head
+from handlers.spark.log.segment_file import BrokenLog, Statement, columns_of, encoded, read_head
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
-from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.log.stores.interface import temporary_name
 from handlers.spark.log.stores.local import LocalFiles
 
@@ -269,13 +268,13 @@ def test_a_parquet_file_of_somebody_else_is_told(log: SegmentLog) -> None:
 
 
 def test_a_log_that_is_a_table_keeps_all_and_lets_others_remove(tmp_path: Path) -> None:
-    log = SegmentLog.for_table(FILES, str(tmp_path / "orders"))
+    log = SegmentLog(FILES, str(tmp_path / "orders"), is_table=True)
     filled(log, 4)
     with pytest.raises(RuntimeError, match="is a table: its segments are its rows"):
         log.remove(2)
     for number in (1, 2):
         Path(log.folder, f"{number:020d}.parquet").unlink()
-    again = SegmentLog.for_table(FILES, log.folder)
+    again = SegmentLog(FILES, log.folder, is_table=True)
     again.load()
     filled(again, 1)
     assert names(again) == [3, 4, 5]
@@ -285,7 +284,7 @@ def test_a_log_that_is_a_table_keeps_all_and_lets_others_remove(tmp_path: Path) 
 
 def test_of_a_log_that_is_a_table_no_segments_are_kept_in_mind(tmp_path: Path) -> None:
     """They are as many as there were batches, for ever."""
-    log = filled(SegmentLog.for_table(FILES, str(tmp_path / "orders")), 3)
+    log = filled(SegmentLog(FILES, str(tmp_path / "orders"), is_table=True), 3)
     log.load()
     filled(log, 2)
     assert log._known == {}

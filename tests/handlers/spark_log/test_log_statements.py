@@ -8,9 +8,8 @@ import pytest
 from log_lab import SCHEMA, MemoryFiles, change, names_in, places_of, rows
 
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segment_file import BrokenLog
+from handlers.spark.log.segment_file import BrokenLog, Statement, columns_of
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
-from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.read.log_heads import end_of, head_of

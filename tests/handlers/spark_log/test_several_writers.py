@@ -9,8 +9,8 @@ import pytest
 from spark_sessions import SparkKeeper
 
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime.session import SharedSpark
-from handlers.spark.section import SparkSection
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from log_lab import MemoryFiles
 
-from handlers.spark.log.stores.conditional_put_check import Proof, StoreOverwrites
+from handlers.spark.log.stores.interface import Proof, StoreOverwrites
 
 
 class Overwriting(MemoryFiles):

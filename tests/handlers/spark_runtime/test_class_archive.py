@@ -257,7 +257,7 @@ def test_two_who_make_it_at_once_make_one_and_spark_takes_its_classes_from_it(
     log = tmp_path / "classes.log"
     conf = {**QUICK["conf"], OPTIONS: f"{QUICK['conf'][OPTIONS]} -Xlog:class+load:file={log}"}
     script = (
-        "import sys; from pathlib import Path; from handlers.spark.section import SparkSection; "
+        "import sys; from pathlib import Path; from handlers.spark.options import SparkSection; "
         "from handlers.spark.runtime.session import acquire, release; "
         f"acquire(SparkSection(conf={conf!r}), Path(sys.argv[1]), 'x'); release()"
     )
@@ -274,7 +274,7 @@ import sys, time
 from pathlib import Path
 from handlers.spark.runtime import class_archive
 from handlers.spark.runtime.session import acquire, release
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkSection
 
 class_archive._LATER_SECONDS = 0.0
 acquire(SparkSection(driver_memory="1g", ui=False), Path(sys.argv[1]), "x")

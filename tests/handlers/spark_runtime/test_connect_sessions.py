@@ -27,10 +27,9 @@ from handlers import HandlerContext, TargetUnavailable
 from handlers.spark import SparkHandler
 from handlers.spark.engine.table.judging import first_refused
 from handlers.spark.log.store_choice import UnsafeForSeveral
-from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
-from handlers.spark.log.stores.interface import FilesError
+from handlers.spark.log.stores.interface import FilesError, StoreOverwrites
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime import connect, errors, versions
-from handlers.spark.section import SparkSection
 from handlers.testing import make_batch, opened
 from worker.configuration import load
 from worker.kafka.connection import reach_handlers
@@ -247,7 +246,7 @@ def test_without_the_extra_packages_the_error_says_what_to_install(tmp_path: Pat
 import sys
 sys.modules["grpc"] = None  # as if it were not installed
 from pathlib import Path
-from handlers.spark.section import SparkSection
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime.session import SharedSpark
 try:
     SharedSpark(SparkSection.model_validate({{"remote": "sc://here"}}), Path({str(tmp_path)!r}), "test")

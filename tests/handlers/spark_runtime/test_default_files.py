@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime import conf as default_files
 from handlers.spark.runtime.conf import plain_paths_are_local
-from handlers.spark.section import SparkSection
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from handlers.spark.runtime.slots import Slots
+from handlers.spark.runtime.session import Slots
 
 
 def test_a_thread_that_comes_again_at_once_does_not_overtake_one_that_waits() -> None:

@@ -17,7 +17,7 @@ from view_lab import ORDERS, HandMade, shape
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.statement import Statement, columns_of
+from handlers.spark.log.segment_file import Statement, columns_of
 from handlers.spark.read import facts
 from handlers.spark.rows.shape import log_schema
 from handlers.spark.runtime.java import JavaError

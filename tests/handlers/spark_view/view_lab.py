@@ -13,7 +13,7 @@ from delta_reading import check_read
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.read.inspection import columns_of
+from handlers.spark.read.current import columns_of
 from handlers.spark.read.moment import Source
 from handlers.spark.read.view import view_sql
 from handlers.spark.rows.shape import Mode, Shape, added_columns, log_schema

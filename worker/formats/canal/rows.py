@@ -15,10 +15,9 @@ import msgspec
 
 from handlers.mysql.values import Converter, compact_json, converter_of
 from worker.formats.images import check_key
-from worker.formats.interface import UndecodableRecord, shortened, wrong_value
+from worker.formats.interface import Milliseconds, UndecodableRecord, shortened, wrong_value
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
-from worker.formats.times import Milliseconds
 
 Rows = TypeVar("Rows")
 

@@ -17,9 +17,8 @@ from typing import Any, cast
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
 from handlers.values.decimals import bounded
-from worker.formats.debezium.connect.numbers import digits_of, scaled, unscaled
 from worker.formats.debezium.connect.schema import DECIMAL, Field
-from worker.formats.debezium.connect.times import as_none, in_utc
+from worker.formats.debezium.connect.times import as_none, digits_of, in_utc, scaled, unscaled
 from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, connect_reader, enum_of, set_of
 
 _INTEGERS = ("year", *INTEGERS, *(name for name, stands_for in SYNONYMS.items() if stands_for in INTEGERS))

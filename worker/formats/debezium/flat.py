@@ -15,10 +15,9 @@ import msgspec
 from handlers.api import Operation
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import POSTGRESQL, ROWS, Row, Source, refuse_others
-from worker.formats.interface import Record, UndecodableRecord, known_headers
+from worker.formats.decoding import hint_of
+from worker.formats.interface import Record, UndecodableRecord, has_calendar, known_headers
 from worker.formats.json_values import DECODE_ERRORS
-from worker.formats.strangers import hint_of
-from worker.formats.times import has_calendar
 
 _HINT = (
     "a flattened record needs add.fields=op,db,table,source.ts_ms,source.connector (or the same in "

@@ -30,11 +30,10 @@ from worker.formats.debezium.source import (
     refuse_others,
 )
 from worker.formats.images import NOTHING, Image, changes_from, check_key, lacking
-from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord, kafka_time
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
 from worker.formats.table_history import TableHistory
-from worker.formats.times import kafka_time
 
 OPERATIONS: Mapping[str, Operation] = {**ROWS, "t": "truncate"}
 _MAX_TOPICS = 10_000

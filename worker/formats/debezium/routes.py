@@ -12,10 +12,9 @@ from worker.formats.debezium.rows import Transaction
 from worker.formats.debezium.schema_changes import SchemaChange, drops_again, read_schema_change, table_of
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import ROWS, Payload, Row, read_placed, refuse_others
-from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.decoding import stranger
+from worker.formats.interface import ALONE, UNKNOWN, Named, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS, number
-from worker.formats.strangers import stranger
-from worker.formats.transactions import ALONE, UNKNOWN, Named
 
 _HEARTBEATS = "__debezium-heartbeat"
 _AVRO_HEAD = 5

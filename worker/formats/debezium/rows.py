@@ -20,11 +20,10 @@ from worker.formats.debezium.postgres_rows import PostgresRows
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
 from worker.formats.images import NOTHING, lacking
-from worker.formats.interface import wrong_value
+from worker.formats.interface import Milliseconds, wrong_value
 from worker.formats.json_values import number
 from worker.formats.row_struct import Practice, RowStruct, StructColumn
 from worker.formats.table_history import TableDefinition
-from worker.formats.times import Milliseconds
 
 RowType = TypeVar("RowType")
 

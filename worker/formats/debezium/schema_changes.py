@@ -14,9 +14,8 @@ from handlers import Change
 from worker.formats.debezium.column_types import Column, type_of_column
 from worker.formats.debezium.source import Payload, Source, SourceLogPosition, log_position
 from worker.formats.images import statement_from
-from worker.formats.interface import Record
+from worker.formats.interface import Milliseconds, Record, kafka_time
 from worker.formats.table_history import TableDefinition
-from worker.formats.times import Milliseconds, kafka_time
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _TRUNCATE = re.compile(r"\s*truncate\b", re.IGNORECASE)

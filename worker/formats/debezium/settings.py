@@ -19,7 +19,7 @@ def is_known(text: str) -> bool:
     # Imported here, because these imports are slow and most configurations name no types.
     from handlers.mysql.types import read_type  # noqa: PLC0415
     from worker.formats.debezium.postgres.types import postgres_type  # noqa: PLC0415
-    from worker.formats.own_json.columns import TYPE_NAMES  # noqa: PLC0415
+    from worker.formats.own_json.rows import TYPE_NAMES  # noqa: PLC0415
 
     return read_type(text).name in TYPE_NAMES or postgres_type(text) is not None
 

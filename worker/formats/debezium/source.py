@@ -10,9 +10,8 @@ import msgspec
 
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
-from worker.formats.interface import UndecodableRecord
+from worker.formats.interface import Milliseconds, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
-from worker.formats.times import Milliseconds
 
 Row = dict[str, Any]
 Payload = bytes | memoryview | msgspec.Raw

@@ -12,10 +12,17 @@ from handlers import Change
 from handlers.api import Operation
 from worker.formats.dts.record import DTSRecord, Header, RecordReader, Row, names_of, read_header, routing_key
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
-from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import (
+    SOME,
+    Named,
+    PlainRoute,
+    Record,
+    Route,
+    Skip,
+    UndecodableRecord,
+    has_calendar,
+)
 from worker.formats.schema_registry.avro.values import READ_ERRORS
-from worker.formats.times import has_calendar
-from worker.formats.transactions import SOME, Named
 
 _ROWS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _SKIPPED = {"BEGIN": "transaction", "COMMIT": "transaction"}

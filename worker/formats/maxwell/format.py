@@ -11,8 +11,9 @@ import msgspec
 
 from handlers import Change
 from handlers.api import Operation
+from worker.formats.decoding import hint_at, stranger
 from worker.formats.images import Image, changes_from, check_key, deleted, lacking, statement_from, updated
-from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import LogPosition, Named, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import READ_ERRORS
 from worker.formats.maxwell.history import (
     DATABASE_DDL,
@@ -22,13 +23,11 @@ from worker.formats.maxwell.history import (
     Statement,
     log_position_of,
     read_statement,
+    statement_for,
 )
 from worker.formats.maxwell.rows import Header, Message, RowShape
-from worker.formats.maxwell.tables import statement_for
 from worker.formats.row_struct import Row, Shapes
-from worker.formats.strangers import hint_at, stranger
 from worker.formats.table_history import TableDefinition
-from worker.formats.transactions import Named
 
 _OPERATIONS: Mapping[str, Operation] = {
     "insert": "insert",

@@ -14,12 +14,11 @@ import msgspec
 
 from handlers.mysql.types import BYTES, SHAPES, MySQLType, read_type
 from handlers.mysql.values import converter_of
-from worker.formats.interface import wrong_value
+from worker.formats.interface import Milliseconds, Seconds, wrong_value
 from worker.formats.json_values import READ_ERRORS, compact, number, plain, text_of
 from worker.formats.maxwell.wkt import geometry_bytes
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
 from worker.formats.table_history import TableDefinition
-from worker.formats.times import Milliseconds, Seconds
 
 Data = TypeVar("Data")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
+from worker.formats.decoding import stranger
 from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
-from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord, kafka_time
 from worker.formats.json_values import READ_ERRORS, read_json
-from worker.formats.own_json.columns import reader_of, said
 from worker.formats.own_json.layout import JsonLayout
 from worker.formats.own_json.paths import ABSENT, InValue, Source, found_in, member, read_source, route_of
 from worker.formats.own_json.rows import (
@@ -21,10 +21,10 @@ from worker.formats.own_json.rows import (
     key_of_tombstone,
     key_rule,
     raw_row,
+    reader_of,
+    said,
     with_key,
 )
-from worker.formats.strangers import stranger
-from worker.formats.times import kafka_time
 
 _MAX_RULES = 10_000
 _SHOWN = 60

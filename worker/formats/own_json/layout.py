@@ -12,8 +12,8 @@ from handlers.mysql.types import read_type
 from handlers.options.matching import table_matcher
 from handlers.options.section import Section
 from handlers.options.values import TablePattern, not_allowed
-from worker.formats.own_json.columns import TYPE_NAMES, said
 from worker.formats.own_json.paths import InKey, InValue, read_source
+from worker.formats.own_json.rows import TYPE_NAMES, said
 
 JsonOperation = Literal["insert", "update", "delete", "snapshot", "skip"]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, restore
+from handlers.spark.delta.log_actions import Action, read_action
 from handlers.spark.delta.log_files import Unknown
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
@@ -22,25 +23,6 @@ class _Checkpoint(msgspec.Struct):
 
 
 _read_checkpoint = msgspec.json.Decoder(_Checkpoint).decode
-
-
-class _Txn(msgspec.Struct, rename="camel"):
-    app_id: str
-    version: int
-
-
-class _CommitInfo(msgspec.Struct, rename="camel"):
-    user_metadata: str | None = None
-    operation: str | None = None
-    operation_parameters: dict[str, Any] | None = None
-
-
-class _Action(msgspec.Struct, rename="camel"):
-    txn: _Txn | None = None
-    commit_info: _CommitInfo | None = None
-
-
-_read_action = msgspec.json.Decoder(_Action).decode
 
 
 def held_in_files(files: Files, path: str, app_id: str, newest: int | None = None) -> Held | None:
@@ -143,11 +125,11 @@ def _restores(version: int, commit: bytes) -> list[Restore]:
     return found
 
 
-def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:
+def _actions(commit: bytes, kind: bytes) -> Iterator[Action]:
     """Yield the actions of one kind, by its name in JSON."""
     for line in commit.splitlines():
         if kind in line:
             try:
-                yield _read_action(line)
+                yield read_action(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise Unknown from error

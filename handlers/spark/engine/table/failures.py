@@ -9,8 +9,7 @@ from handlers.progress.topic_ids import FormerTopic
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.held_segments import UnknownSegments
 from handlers.spark.iceberg.catalog import is_outage
-from handlers.spark.log.segment_file import RESTORE, BrokenLog
-from handlers.spark.log.statement import REPLACE, Statement
+from handlers.spark.log.segment_file import REPLACE, RESTORE, BrokenLog, Statement
 from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.runtime import errors
 from handlers.spark.runtime.session import SharedSpark

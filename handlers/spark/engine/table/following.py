@@ -18,7 +18,7 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure, cannot_follow, explained
 from handlers.spark.engine.table.world import World
-from handlers.spark.log.statement import REPLACE, Statement
+from handlers.spark.log.segment_file import REPLACE, Statement
 from handlers.spark.runtime.start import SparkStarts
 from handlers.spark.table_ref import TableRef
 
@@ -114,7 +114,7 @@ class Following:
             database=self._own.database,
             table=self._own.table,
             rules=options.ddl,
-            note=self.note(change.source_time_ms),
+            note=self.note(change.source_time_ms).to_json(),
             mode=options.mode,
             prefix=options.prefix,
             key=key,

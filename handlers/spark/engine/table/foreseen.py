@@ -13,26 +13,17 @@ from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.mysql.types import read_type
 from handlers.spark.delta.evolving import spark_schema
+from handlers.spark.delta.plain_table import OF_COLUMNS
 from handlers.spark.delta.state import TableState
-from handlers.spark.log.statement import Statement, columns_of
+from handlers.spark.log.segment_file import Statement, columns_of
 from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import Mode, Shape, log_schema, reserved_names
 from handlers.spark.rows.spark_types import can_widen
 
 _SPELLED = ("time", "set", "binary")
 """Types whose values may change although Spark's type does not."""
-
-
-# Column metadata that Delta writes for binlane's tables, or that prevents no statement.
-_PLAIN = frozenset(
-    (
-        "delta.columnMapping.id",
-        "delta.columnMapping.physicalName",
-        "delta.columnMapping.nested.ids",
-        "delta.typeChanges",
-        "comment",
-    )
-)
+_PLAIN = OF_COLUMNS | {"delta.columnMapping.nested.ids"}
+"""Column metadata that prevents no statement."""
 
 
 @dataclass(frozen=True, slots=True)

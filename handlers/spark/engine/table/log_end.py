@@ -16,9 +16,8 @@ from handlers.spark.engine.table.shared_tail import SharedTail
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held, Told
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segment_file import Segment
+from handlers.spark.log.segment_file import Segment, Statement
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
-from handlers.spark.log.statement import Statement
 from handlers.spark.rows.shape import Shape
 
 Entry = tuple[Statement, pa.Table, bool, Marks]

@@ -30,9 +30,8 @@ from handlers.spark.engine.table.judging import Judging
 from handlers.spark.engine.table.merge_limits import DDLLock, MergeSize, ddl_lock_of
 from handlers.spark.engine.table.world import World
 from handlers.spark.log.last_seen_table import Held, ToldHeld
-from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
+from handlers.spark.log.segment_file import REPLACE, BrokenLog, Segment, missing, read_head
 from handlers.spark.log.segments import SegmentTaken
-from handlers.spark.log.statement import REPLACE
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log

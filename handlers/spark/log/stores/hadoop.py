@@ -12,8 +12,14 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from handlers.spark.log.stores.conditional_put_check import Proof
-from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, RandomAccess, temporary_name
+from handlers.spark.log.stores.interface import (
+    AlreadyThere,
+    Entry,
+    FilesError,
+    Proof,
+    RandomAccess,
+    temporary_name,
+)
 from handlers.spark.runtime.java_process import java_class
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
-from handlers.spark.log.stores.conditional_put_check import Proof
-from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, RandomAccess
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, Proof, RandomAccess
 
 _SCHEMES = {"s3n": "s3a", "gcs": "gs"}
 """Other names that Spark accepts."""

@@ -15,17 +15,20 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from handlers.mysql.values import Converter, compact_json, converter_of, single
-from worker.formats.debezium.connect.numbers import EXACT, digits_of, scaled, unscaled
 from worker.formats.debezium.connect.schema import DECIMAL, Field, unquoted_list
 from worker.formats.debezium.connect.times import (
+    EXACT,
     Beyond,
     as_told,
     date_of,
+    digits_of,
     in_utc,
     length_of,
     moment_of,
     of_nanos,
+    scaled,
     temporal_text,
+    unscaled,
     zoned_time,
 )
 

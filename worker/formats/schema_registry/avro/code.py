@@ -13,9 +13,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from worker.formats.schema_registry.avro.schema import AvroSchema
+from worker.formats.schema_registry.avro.schema import VALUE, AvroSchema, open_budget
 from worker.formats.schema_registry.avro.values import Readers, int32, length, read_block, varint
-from worker.formats.schema_registry.avro.weights import VALUE, open_budget
 
 _INDENT = "    "
 _DEPTH = 4

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from worker.formats.schema_registry.avro.schema import AvroSchema
-from worker.formats.schema_registry.avro.weights import FieldBudget
+from worker.formats.schema_registry.avro.schema import AvroSchema, FieldBudget
 
 _TYPES = {
     "boolean": "boolean",

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from worker.formats.debezium.connect.values import Reader
 from worker.formats.debezium.rows import Message, Transaction
 from worker.formats.debezium.source import Row, Source
+from worker.formats.interface import FIRST_MS, LAST_MS
 from worker.formats.schema_registry.avro.code import Code, branches_of
 from worker.formats.schema_registry.avro.schema import AvroField, AvroSchema
-from worker.formats.times import FIRST_MS, LAST_MS
 
 _SOURCE = {
     "name": "string",

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any
 
 from handlers.values.change_json import json_float
-from worker.formats.schema_registry.avro.schema import AvroSchema
-from worker.formats.schema_registry.avro.weights import VALUE, Weights, open_budget, take
+from worker.formats.schema_registry.avro.schema import VALUE, AvroSchema, Weights, open_budget, take
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 

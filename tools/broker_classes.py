@@ -1,6 +1,6 @@
-"""`python -m worker.local.training` creates the files of `prepared`: 15 s of CPU, 50 MB.
+"""Creates the files that halve the start of a local broker (`worker.local.broker_settings`).
 
-A broker does typical work, and Java writes the loaded classes when it ends."""
+Takes 15 s of CPU and 50 MB. A broker does typical work, and Java writes the loaded classes when it ends."""
 
 from __future__ import annotations
 
