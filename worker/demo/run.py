@@ -176,9 +176,9 @@ def _differences(
 def _read_with_spark(screen: Screen, directory: Path, shop: Shop, name: str = "orders") -> list[str]:
     """Compare a table in Spark, too, with the source. The worker needs no Spark, so this is the first one."""
     with screen.step("starting Spark to read a table with it") as step:
+        from handlers.spark.options import SparkSection  # noqa: PLC0415 (like DuckDB's modules)
         from handlers.spark.read.current import current  # noqa: PLC0415 (like DuckDB's modules)
         from handlers.spark.runtime.session import SharedSpark  # noqa: PLC0415 (like DuckDB's modules)
-        from handlers.spark.section import SparkSection  # noqa: PLC0415 (like DuckDB's modules)
 
         spark = SharedSpark(SparkSection.model_validate({**_SPARK, "ui": False}), directory, "demo")
         try:

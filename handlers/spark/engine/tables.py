@@ -24,12 +24,11 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import commits_are_safe, files_for, files_without_java
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.read.log_heads import head_of
 from handlers.spark.rows.column_types import override
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.runtime.session import SharedSpark
-from handlers.spark.section import SparkSection
 
 
 class Owners:
