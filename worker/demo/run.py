@@ -88,6 +88,7 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
                 result = _result(directory, shop, handled, faults, tell=step.tell)
                 rows = sum(table.replica_rows for table in result.tables)
                 step.text = f"{rows:,} rows of {len(result.tables)} Delta tables compared with the source"
+            faults += _read_with_spark(screen, directory, shop)
     show_result(screen.console, result, seconds=time.monotonic() - began)
     return result.good
 
@@ -162,8 +163,33 @@ def _compared(name: str, table: SourceTable, directory: Path) -> tuple[list[Any]
 
     found = read_at(str(directory / "lake" / DATABASE / name))
     rows = found.to_pylist()
-    differences = verify.compare_columns(name, [column.name for column in table.columns], found.column_names)
-    return rows, differences + verify.compare(name, table.key, table.rows.values(), rows)
+    return rows, _differences(name, table, found.column_names, rows)
+
+
+def _differences(
+    name: str, table: SourceTable, columns: Sequence[str], rows: Sequence[Any]
+) -> list[verify.Difference]:
+    differences = verify.compare_columns(name, [column.name for column in table.columns], columns)
+    return differences + verify.compare(name, table.key, table.rows.values(), rows)
+
+
+def _read_with_spark(screen: Screen, directory: Path, shop: Shop, name: str = "orders") -> list[str]:
+    """Compare a table in Spark, too, with the source. The worker needs no Spark, so this is the first one."""
+    with screen.step("starting Spark to read a table with it") as step:
+        from handlers.spark.options import SparkSection  # noqa: PLC0415 (like DuckDB's modules)
+        from handlers.spark.read.current import current  # noqa: PLC0415 (like DuckDB's modules)
+        from handlers.spark.runtime.session import SharedSpark  # noqa: PLC0415 (like DuckDB's modules)
+
+        spark = SharedSpark(SparkSection.model_validate({**_SPARK, "ui": False}), directory, "demo")
+        try:
+            frame = current(spark.session, str(directory / "lake" / DATABASE / name))
+            rows = [row.asDict() for row in frame.collect()]
+            differences = _differences(name, shop.tables[name], frame.columns, rows)
+            equal = "equal to the source" if not differences else f"{len(differences):,} differences"
+            step.text = f"Spark {spark.version} reads {name}, too: {len(rows):,} rows, {equal}"
+        finally:
+            spark.stop()
+    return [f"{name}, in Spark: {each.row}: {each.what}" for each in differences]
 
 
 def _wait_for_statements(screen: Screen, worker: WorkerProcess) -> None:

@@ -24,7 +24,7 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import commits_are_safe, files_for, files_without_java
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.read.log_heads import head_of
 from handlers.spark.rows.column_types import override
 from handlers.spark.runtime.conf import has_table_defaults
@@ -64,6 +64,11 @@ class Owners:
                 del self._sinks[log_folder]
 
 
+def _iceberg(context: HandlerContext) -> IcebergCatalog:
+    # A Spark that runs in this process already may have another section.
+    return IcebergCatalog(SparkSection.model_validate(dict(context.spark)), context.folder)
+
+
 _owners = Owners()
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
 
@@ -101,7 +106,7 @@ class Tables:
                 makes_tables=not has_table_defaults(spark.section),
                 is_safe=commits_are_safe(locations.root, spark, assume_local=spark.assumes_local_files),
             ),
-            iceberg=IcebergCatalog(spark.section, context.folder) if is_iceberg else None,
+            iceberg=_iceberg(context) if is_iceberg else None,
             overrides={name.lower(): override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,

@@ -198,6 +198,7 @@ class Worker:
             packs=self.packs,
             applier=applier_for(options),
             without_spark=nobody,
+            iceberg=None,
             overrides={},
             settle=lambda name: None,
             leaving=lambda name: None,
