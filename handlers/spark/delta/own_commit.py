@@ -19,6 +19,7 @@ from handlers.spark.delta.checkpoints import keep_house
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.few_files import FewFiles, Rewrite, TableFile, exact_scalar, put_file
 from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
+from handlers.spark.delta.log_files import Unknown, found_in
 from handlers.spark.delta.table_columns import ArrowColumns, ColumnChange
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
@@ -90,18 +91,35 @@ class NextVersion:
             addition = {"path": path, "partitionValues": {}, "size": bytes_, "modificationTime": now}
             actions.append({"add": {**addition, "dataChange": changes_data, "stats": stats}})
         self._commit(actions)
+        self._check_goes_on(actions)
         kept = metadata or (None if self.base is None else self.base.metadata)
         if kept is not None:
             keep_house(self.files, self.path, self.number, kept.configuration)
 
     def _commit(self, actions: Sequence[Mapping[str, Any]]) -> None:
         data = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
-        path = f"{self.path}/_delta_log/{self.number:020d}.json"
+        path = self._place(self.number)
         with suppress(AlreadyThere):  # it may be this one: a store's client repeats a put without an answer
             self.files.put(path, data)
         # Spark's rename on a local disk may have replaced this commit.
         if self.files.read(path) != data:
             raise MergeConflict(f"{self.path}: another writer has put version {self.number}")
+
+    def _check_goes_on(self, actions: Sequence[Mapping[str, Any]]) -> None:
+        """If a statement of another worker has moved or dropped the table, a put has made its folder again.
+        Then remove the commit, which would be no table, but be in the way of the next one."""
+        if not self.number or self.files.exists(self._place(self.number - 1)):
+            return
+        with suppress(Unknown):
+            found_in(self.files, f"{self.path}/_delta_log")  # it may begin with a checkpoint
+            return
+        added = [f"{self.path}/{each['add']['path']}" for each in actions if "add" in each]
+        for name in (self._place(self.number), *added):
+            self.files.delete(name)
+        raise MergeConflict(f"{self.path}: the table was moved or dropped before version {self.number}")
+
+    def _place(self, version: int) -> str:
+        return f"{self.path}/_delta_log/{version:020d}.json"
 
     # ---- statements
 
@@ -115,7 +133,8 @@ class NextVersion:
         except ValueError:
             return False
         lacking = changed.features - old.features
-        if lacking and (old.min_writer_version != NEW.min_writer_version or "timestampNtz" in lacking):
+        is_older = (old.min_reader_version, old.min_writer_version) != (3, 7)
+        if lacking and (is_older or "timestampNtz" in lacking):
             return False
         protocol = with_features(old, lacking) if lacking else None
         self.put(operation, {}, note=note, metadata=changed.applied(self.base.metadata), protocol=protocol)
