@@ -98,7 +98,7 @@ class NextVersion:
 
     def _commit(self, actions: Sequence[Mapping[str, Any]]) -> None:
         data = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
-        path = self._place(self.number)
+        path = f"{self.path}/_delta_log/{self.number:020d}.json"
         with suppress(AlreadyThere):  # it may be this one: a store's client repeats a put without an answer
             self.files.put(path, data)
         # Spark's rename on a local disk may have replaced this commit.
@@ -106,20 +106,17 @@ class NextVersion:
             raise MergeConflict(f"{self.path}: another writer has put version {self.number}")
 
     def _check_goes_on(self, actions: Sequence[Mapping[str, Any]]) -> None:
-        """If a statement of another worker has moved or dropped the table, a put has made its folder again.
-        Then remove the commit, which would be no table, but be in the way of the next one."""
-        if not self.number or self.files.exists(self._place(self.number - 1)):
+        """Take the commit back if the table was moved or dropped: its puts have made the folder again."""
+        folder = f"{self.path}/_delta_log"
+        if not self.number or self.files.exists(f"{folder}/{self.number - 1:020d}.json"):
             return
         with suppress(Unknown):
-            found_in(self.files, f"{self.path}/_delta_log")  # it may begin with a checkpoint
+            found_in(self.files, folder)  # it may begin with a checkpoint
             return
         added = [f"{self.path}/{each['add']['path']}" for each in actions if "add" in each]
-        for name in (self._place(self.number), *added):
+        for name in (f"{folder}/{self.number:020d}.json", *added):
             self.files.delete(name)
         raise MergeConflict(f"{self.path}: the table was moved or dropped before version {self.number}")
-
-    def _place(self, version: int) -> str:
-        return f"{self.path}/_delta_log/{version:020d}.json"
 
     # ---- statements
 
@@ -133,8 +130,9 @@ class NextVersion:
         except ValueError:
             return False
         lacking = changed.features - old.features
-        is_older = (old.min_reader_version, old.min_writer_version) != (3, 7)
-        if lacking and (is_older or "timestampNtz" in lacking):
+        if lacking and (
+            "timestampNtz" in lacking or (old.min_reader_version, old.min_writer_version) != (3, 7)
+        ):
             return False
         protocol = with_features(old, lacking) if lacking else None
         self.put(operation, {}, note=note, metadata=changed.applied(self.base.metadata), protocol=protocol)
