@@ -130,9 +130,8 @@ class NextVersion:
         except ValueError:
             return False
         lacking = changed.features - old.features
-        if lacking and (
-            "timestampNtz" in lacking or (old.min_reader_version, old.min_writer_version) != (3, 7)
-        ):
+        numbers = (old.min_reader_version, old.min_writer_version)
+        if lacking and (numbers != (3, 7) or "timestampNtz" in lacking):
             return False
         protocol = with_features(old, lacking) if lacking else None
         self.put(operation, {}, note=note, metadata=changed.applied(self.base.metadata), protocol=protocol)
