@@ -137,8 +137,8 @@ class ColumnChange:
     def widen(self, name: str, type_: str) -> None:
         """`type_`: in Spark's spelling."""
         column, kind = self.fields[self._place(name)], _logged(type_)
-        own = str(column["type"])
-        if not can_widen(_UNLOGGED.get(own, own), type_):
+        own = next((each for each, told in _SPELLED.items() if told == column["type"]), str(column["type"]))
+        if not can_widen(own, type_):
             raise ValueError(f"{name} is {own}")
         change = {"toType": kind, "fromType": column["type"]}
         column["metadata"][TYPE_CHANGES] = [*column["metadata"].get(TYPE_CHANGES, ()), change]
@@ -172,7 +172,6 @@ def is_mapped(properties: Mapping[str, str]) -> bool:
 
 
 _SPELLED = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
-_UNLOGGED = {logged: spelled for spelled, logged in _SPELLED.items()}
 
 
 def _logged(type_: str) -> Any:
