@@ -46,6 +46,8 @@ _SCHEMA = pa.schema([(kind, pa.struct(parts)) for kind, parts in _KINDS.items()]
 _NAMES = {"txn": "appId", "add": "path", "remove": "path"}
 """What tells one action from another of its kind. Of the other kinds, only the last one counts."""
 _PASSING = {"commitInfo", "cdc"}
+_DERIVED = {"add": {"stats_parsed"}, "remove": {"stats", "tags"}}
+"""Parts of Spark's actions that a checkpoint does not need: they repeat others, or only a commit has them."""
 
 _log = get_logger("spark")
 
@@ -75,11 +77,13 @@ def keep_house(files: Files, path: str, version: int, properties: Mapping[str, s
 
 
 def write_checkpoint(files: Files, path: str, version: int, expired_ms: int) -> None:
-    """Write the checkpoint of a version. It has no removals before `expired_ms`, which is in milliseconds
-    since 1970. Raises Unknown if the log has actions that it cannot contain, and what Arrow and the store
-    raise."""
+    """Write the checkpoint of a version, unless there is a newer one. It has no removals before `expired_ms`,
+    which is in milliseconds since 1970. Raises Unknown if the log has actions that it cannot contain, and
+    what Arrow and the store raise."""
     folder = f"{path}/_delta_log"
     before, commits = found_in(files, folder)
+    if before and int(before[0][:20]) >= version:
+        return  # it begins where another writer's ends, and would be the state of that version
     state: dict[tuple[str, str], dict[str, Any]] = {}
     for name in before:
         with files.open(f"{folder}/{name}") as file:
@@ -111,7 +115,8 @@ def _take(state: dict[tuple[str, str], dict[str, Any]], row: Mapping[str, Any]) 
         if action is None or kind in _PASSING:
             continue
         known = {name for name, _ in _KINDS.get(kind, ())}
-        told = {name: value for name, value in action.items() if value is not None}
+        passed = _DERIVED.get(kind, set()) if kind == "remove" or action.get("stats") else set()
+        told = {name: value for name, value in action.items() if value is not None and name not in passed}
         if not told.keys() <= known:
             raise Unknown(f"{kind} with {', '.join(sorted(told.keys() - known))}")
         name = str(told[_NAMES[kind]]) if kind in _NAMES else ""

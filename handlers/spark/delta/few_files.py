@@ -191,7 +191,10 @@ def exact_scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     is_zoneless = isinstance(value, datetime) and value.tzinfo is None
     if pa.types.is_float32(type_) or (is_zoneless and getattr(type_, "tz", None)):
         raise ValueError(f"{value!r} depends on how it is cast to {type_}")
-    return pa.scalar(value, type_)
+    found = pa.scalar(value, type_)
+    if found.as_py() != value:
+        raise ValueError(f"{value!r} is another value as {type_}")
+    return found
 
 
 def _divided(found: Sequence[TableFile]) -> tuple[list[TableFile], list[TableFile]]:

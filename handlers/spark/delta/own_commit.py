@@ -19,6 +19,7 @@ from handlers.spark.delta.checkpoints import keep_house
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.few_files import FewFiles, Rewrite, TableFile, exact_scalar, put_file
 from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
+from handlers.spark.delta.log_files import Unknown, found_in
 from handlers.spark.delta.table_columns import ArrowColumns, ColumnChange
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
@@ -90,6 +91,7 @@ class NextVersion:
             addition = {"path": path, "partitionValues": {}, "size": bytes_, "modificationTime": now}
             actions.append({"add": {**addition, "dataChange": changes_data, "stats": stats}})
         self._commit(actions)
+        self._check_goes_on(actions)
         kept = metadata or (None if self.base is None else self.base.metadata)
         if kept is not None:
             keep_house(self.files, self.path, self.number, kept.configuration)
@@ -103,6 +105,19 @@ class NextVersion:
         if self.files.read(path) != data:
             raise MergeConflict(f"{self.path}: another writer has put version {self.number}")
 
+    def _check_goes_on(self, actions: Sequence[Mapping[str, Any]]) -> None:
+        """Take the commit back if the table was moved or dropped: its puts have made the folder again."""
+        folder = f"{self.path}/_delta_log"
+        if not self.number or self.files.exists(f"{folder}/{self.number - 1:020d}.json"):
+            return
+        with suppress(Unknown):
+            found_in(self.files, folder)  # it may begin with a checkpoint
+            return
+        added = [f"{self.path}/{each['add']['path']}" for each in actions if "add" in each]
+        for name in (f"{folder}/{self.number:020d}.json", *added):
+            self.files.delete(name)
+        raise MergeConflict(f"{self.path}: the table was moved or dropped before version {self.number}")
+
     # ---- statements
 
     def alter(self, operation: str, change: Callable[[ColumnChange], None], note: str | None = None) -> bool:
@@ -115,7 +130,8 @@ class NextVersion:
         except ValueError:
             return False
         lacking = changed.features - old.features
-        if lacking and (old.min_writer_version != NEW.min_writer_version or "timestampNtz" in lacking):
+        numbers = (old.min_reader_version, old.min_writer_version)
+        if lacking and (numbers != (3, 7) or "timestampNtz" in lacking):
             return False
         protocol = with_features(old, lacking) if lacking else None
         self.put(operation, {}, note=note, metadata=changed.applied(self.base.metadata), protocol=protocol)

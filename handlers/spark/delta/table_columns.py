@@ -16,6 +16,7 @@ import pyarrow as pa
 from handlers.spark.delta.data_files import PHYSICAL_NAME, OnlySpark, arrow_type, physical_name
 from handlers.spark.delta.log_actions import Metadata
 from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
+from handlers.spark.rows.spark_types import can_widen
 
 ID = "delta.columnMapping.id"
 LAST_ID = "delta.columnMapping.maxColumnId"
@@ -88,7 +89,8 @@ def _parts(kind: Any) -> list[_Field]:
 
 @dataclass(slots=True)
 class ColumnChange:
-    """A table's columns and properties, while a statement changes them as Spark does."""
+    """A table's columns and properties, while a statement changes them as Spark does. Each change raises
+    ValueError if the table does not allow it: another writer may have changed it since the caller's look."""
 
     fields: list[_Field]
     properties: dict[str, str]
@@ -114,6 +116,7 @@ class ColumnChange:
     def add(self, name: str, type_: str | Mapping[str, Any], after: str | None = None) -> None:
         """Add a column after another, before all if `after` is empty, or as the last one. `type_`: in Spark's
         spelling, or as the log has it."""
+        self._check_free(name)
         place = len(self.fields) if after is None else self._place(after) + 1 if after else 0
         kind = _logged(type_) if isinstance(type_, str) else type_
         self.fields.insert(place, {"name": name, "type": kind, "nullable": True, "metadata": {}})
@@ -124,13 +127,19 @@ class ColumnChange:
 
     def drop(self, names: Collection[str]) -> None:
         self.fields = [each for each in self.fields if each["name"] not in names]
+        if not self.fields:
+            raise ValueError("no column is left")
 
     def rename(self, name: str, new: str) -> None:
+        self._check_free(new)
         self.fields[self._place(name)]["name"] = new
 
     def widen(self, name: str, type_: str) -> None:
         """`type_`: in Spark's spelling."""
         column, kind = self.fields[self._place(name)], _logged(type_)
+        own = next((each for each, told in _SPELLED.items() if told == column["type"]), str(column["type"]))
+        if not can_widen(own, type_):
+            raise ValueError(f"{name} is {own}")
         change = {"toType": kind, "fromType": column["type"]}
         column["metadata"][TYPE_CHANGES] = [*column["metadata"].get(TYPE_CHANGES, ()), change]
         column["type"] = kind
@@ -139,6 +148,10 @@ class ColumnChange:
         """Move a column after another, or before all if `after` is empty."""
         column = self.fields.pop(self._place(name))
         self.fields.insert(self._place(after) + 1 if after else 0, column)
+
+    def _check_free(self, name: str) -> None:
+        if any(each["name"].casefold() == name.casefold() for each in self.fields):
+            raise ValueError(f"{name} exists")
 
     def _place(self, name: str) -> int:
         return [each["name"] for each in self.fields].index(name)

@@ -124,8 +124,11 @@ class WithoutSpark:
         Returns False, with nothing changed, if Spark must do it. Raises MergeConflict."""
         if not (self.is_on and self._makes) or ref.path is None:
             return False
-        metadata, protocol = new_table(columns, properties)
-        first = NextVersion(self._files, ref.path, None, arrow_columns(str(ref), metadata))
+        try:
+            metadata, protocol = new_table(columns, properties)
+            first = NextVersion(self._files, ref.path, None, arrow_columns(str(ref), metadata))
+        except (ValueError, OnlySpark):
+            return False  # CREATE TABLE ... LIKE a table of somebody else
         first.put("CREATE TABLE", {}, note=note, metadata=metadata, protocol=protocol)
         return True
 

@@ -177,6 +177,14 @@ def test_which_columns_a_new_table_may_have(columns: dict[str, pa.DataType], exp
     assert can_be_made(pa.schema(list(columns.items()))) is expected
 
 
+@pytest.mark.parametrize("kind", ["struct<a:int>", "map<string,int>", "array<struct<a:int>>", "variant"])
+def test_an_empty_table_with_types_of_parts_is_for_spark(tmp_path: Path, kind: str) -> None:
+    table = Table(None, tmp_path / "t", merge=MergeOptions(engine="auto"))
+    own = WithoutSpark(table.options, LocalFiles())
+    assert not own.create(table.ref, {"id": "bigint", "s": kind}, {}, "{}")
+    assert not (tmp_path / "t").exists()
+
+
 @pytest.mark.parametrize("name", ["a b", "ü ✓", "a#b?", "a%20b", "a[b]", "a^b", "a|b", "a\\b"])
 def test_folders_whose_names_are_special(make_table: MakeTable, tmp_path: Path, name: str) -> None:
     table = make_table(merge=BY_RS)

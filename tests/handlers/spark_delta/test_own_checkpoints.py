@@ -106,6 +106,37 @@ def test_a_checkpoint_is_what_spark_would_have_written(make_table: MakeTable) ->
     assert told == wanted
 
 
+def test_a_late_checkpoint_is_left_to_the_newer_one(tmp_path: Path) -> None:
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 12)
+    newest = {name for name in names(table) if "checkpoint" in name}
+    last = (log(table) / "_last_checkpoint").read_bytes()
+    write_checkpoint(LocalFiles(), table.path, 5, 0)
+    assert {name for name in names(table) if "checkpoint" in name} == newest
+    assert (log(table) / "_last_checkpoint").read_bytes() == last
+    assert len(deltalake.DeltaTable(table.path, version=6).to_pyarrow_table()) == 2
+
+
+def test_checkpoints_go_on_after_those_of_spark(make_table: MakeTable) -> None:
+    table = filled(make_table(merge=MergeOptions(engine="auto")), 3)
+    table.sql("INSERT INTO {t} VALUES (9, 'other')")
+    table.sql("OPTIMIZE {t}").collect()
+    assert any('"stats"' in line for line in _lines(table, table.commits) if '"remove"' in line)
+    write_checkpoint(LocalFiles(), table.path, table.commits, 0)
+    table.sql("INSERT INTO {t} VALUES (10, 'other')")
+    jvm = table.spark._jvm.org.apache.spark.sql.delta.DeltaLog
+    jvm.clearCache()
+    jvm.forTable(table.spark._jsparkSession, table.path).checkpoint()
+    assert any("stats_parsed" in each for each in of_checkpoint(table, table.commits)["add"])
+    table.put(ROWS, {"id": 11})
+    table.merge()
+    newest = table.commits
+    write_checkpoint(LocalFiles(), table.path, newest, 0)
+    for version in range(newest):
+        (log(table) / f"{version:020d}.json").unlink()
+    assert sorted(id for id, _ in table.rows()) == [1, 2, 9, 10, 11]
+    assert all("stats" in each for each in of_checkpoint(table, newest)["add"])
+
+
 def test_what_a_checkpoint_cannot_hold_is_not_lost_in_one(tmp_path: Path) -> None:
     table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 2)
     for action in (

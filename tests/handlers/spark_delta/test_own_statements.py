@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from delta_lab import MakeTable, Table, shape
 
+from handlers.spark.delta.checkpoints import write_checkpoint
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.few_files import exact_scalar
+from handlers.spark.delta.few_files import Rewrite, exact_scalar
 from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.delta.without_spark import WithoutSpark
@@ -158,6 +159,49 @@ def test_one_of_two_changes_of_a_version_wins(tmp_path: Path) -> None:
     assert '"b"' not in _schema(table)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda columns: columns.add("ID", "int"),
+        lambda columns: columns.rename("name", "Small"),
+        lambda columns: columns.widen("id", "int"),
+        lambda columns: columns.widen("small", "tinyint"),
+        lambda columns: columns.drop(["id", "name", "small"]),
+    ],
+    ids=["added", "renamed", "wider", "widened", "dropped"],
+)
+def test_what_another_writer_has_changed_since_the_look_is_for_spark(tmp_path: Path, change: Change) -> None:
+    table = Table(None, tmp_path / "t", merge=OWN)
+    table.put(ROWS, {"id": 1})
+    table.merge(table.log.segments[-1])
+    before = _schema(table)
+    assert not next_version(table).alter("CHANGE COLUMN", change)
+    assert _schema(table) == before
+
+
+def test_a_commit_leaves_nothing_where_the_table_no_longer_is(tmp_path: Path) -> None:
+    table = Table(None, tmp_path / "t", merge=OWN)
+    for number in range(2):
+        table.put(ROWS, {"id": number})
+        table.merge(table.log.segments[-1])
+    late, other = next_version(table), next_version(table)
+    LocalFiles().rename(table.path, str(tmp_path / "renamed"))
+    for version, rows in ((late, late.few_files({}, 1).columns.named.empty_table()), (other, None)):
+        with pytest.raises(MergeConflict, match="moved or dropped"):
+            version.put("WRITE", {}, rows=Rewrite((), () if rows is None else (rows,)))
+    assert not [each for each in Path(table.path).rglob("*") if each.is_file()]
+
+
+def test_a_log_may_begin_with_a_checkpoint(tmp_path: Path) -> None:
+    table = Table(None, tmp_path / "t", merge=OWN)
+    table.put(ROWS, {"id": 1})
+    table.merge(table.log.segments[-1])
+    write_checkpoint(LocalFiles(), table.path, 0, 0)
+    next_ = next_version(table)
+    Path(table.path, "_delta_log", f"{0:020d}.json").unlink()
+    assert next_.alter("ADD COLUMNS", lambda columns: columns.add("more", "string"))
+
+
 def test_a_put_whose_answer_is_lost_counts(tmp_path: Path) -> None:
     class Repeating(LocalFiles):
         """Like a client that repeats a put whose answer was lost."""
@@ -181,12 +225,17 @@ def test_what_an_older_protocol_needs_is_for_spark(make_table: MakeTable) -> Non
     table.merge()
     first = Path(table.path, "_delta_log", f"{0:020d}.json")
     lines = [json.loads(line) for line in first.read_text(encoding="utf-8").splitlines()]
-    for line in lines:
-        if "protocol" in line:
-            line["protocol"] = {"minReaderVersion": 1, "minWriterVersion": 2}
-    first.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-    for _, change in (STATEMENTS[0], STATEMENTS[4], STATEMENTS[7]):
-        assert not next_version(table).alter("CHANGE COLUMN", change)
+    mapped = {"minReaderVersion": 2, "minWriterVersion": 7, "writerFeatures": ["columnMapping"]}
+    for protocol, places in (
+        (mapped, (7,)),
+        ({"minReaderVersion": 1, "minWriterVersion": 2}, (0, 4, 7)),
+    ):
+        for line in lines:
+            if "protocol" in line:
+                line["protocol"] = protocol
+        first.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        for place in places:
+            assert not next_version(table).alter("CHANGE COLUMN", STATEMENTS[place][1])
     assert next_version(table).alter("ADD COLUMNS", lambda columns: columns.add("a", "int"))
 
 
@@ -201,6 +250,11 @@ def test_what_an_older_protocol_needs_is_for_spark(make_table: MakeTable) -> Non
         (Decimal("1.25"), pa.decimal128(10, 2), Decimal("1.25")),
         (date(1, 1, 1), pa.date32(), date(1, 1, 1)),
         (["a"], pa.list_(pa.string()), ["a"]),
+        (Decimal("1.5"), pa.int64(), None),
+        (1.5, pa.int32(), None),
+        (5, pa.date32(), None),
+        (datetime(2026, 1, 1, 12), pa.date32(), None),
+        (5, pa.decimal128(10, 2), Decimal(5)),
     ],
 )
 def test_only_certain_values_are_filled_in(value: Any, kind: pa.DataType, expected: Any) -> None:
