@@ -147,7 +147,10 @@ class Components:
             membership=self.membership,
             journal=saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
-        formats = formats_of(configuration, patience=None, rebuilt=self.metrics.schema_rebuilt)
+        rebuilt = self.metrics.schema_rebuilt
+        formats = formats_of(
+            configuration, patience=None, rebuilt=rebuilt, present=lambda: self.book.configuration
+        )
         self.registry = None if formats.schemas is None else Circuit(clock)
         if formats.schemas is not None and self.registry is not None:
             formats.schemas.told = self.registry.told
