@@ -188,6 +188,7 @@ class DDLLake:
             mode=self.mode,
             properties=self.properties,
             partition_by=list(self.partition_by),
+            cluster_by=list(self.cluster_by),
             merge=MergeOptions.model_validate({"engine": self.engine}),
         )
         without_spark = WithoutSpark(options, files)
