@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from canal_messages import message, row
+from canal_packets import packet, sent
+from canal_packets import row as packet_row
+from canal_packets import rows as packet_rows
 from captured import CapturedRecord
 from debezium_messages import connect, envelope, record, with_schema
 from delta_reading import read_delta
@@ -20,6 +23,8 @@ from handlers import Batch, Change
 from handlers.spark import SparkHandler
 from handlers.testing import opened
 from handlers.values.native_types import NativeTypes, SchemaTypes
+from worker.column_rules.applying import bring_under
+from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
 from worker.formats.decoding import many_of
@@ -168,6 +173,97 @@ def test_a_configuration_names_them() -> None:
     assert one.key == {"tenant": "shop_1", "id": 7}
     [same] = decoded(formats_of(made).of("cdc"), message(database="shop_10"))
     assert same.key == {"id": 7}
+
+
+def test_rows_of_a_packet_have_growing_indexes() -> None:
+    """Targets pass over a change whose index is below that of one that they have."""
+    canal, changes = of("canal"), list[Change]()
+    entries = (
+        packet_rows("orders", packet_row({"id": str(id)}), database=f"shop_{number}")
+        for number, id in ((1, 1), (2, 1), (1, 2), (2, 2))
+    )
+    found = canal.explain(sent(packet(*entries)))
+    assert isinstance(found, Apart)
+    for route, value in found.parts:
+        assert (route.database, route.table) == ("shops", "orders")
+        canal.decode(sent(value), changes)
+    assert [tuple((each.after or {}).values()) for each in changes] == [
+        *(("shop_1", 1), ("shop_2", 1), ("shop_1", 2), ("shop_2", 2))
+    ]
+    indexes = [each.index for each in changes]
+    assert indexes == sorted(set(indexes))
+
+
+LOG = {"handlers": [{"type": "log"}]}
+HIDING: list[dict[str, Any]] = [
+    {"match": "shops.users", "columns": {"include": ["tenant", "id", "name"]}, **LOG},
+    {
+        "match": "shops.masked",
+        "columns": {"include": ["id", "name", "ssn"], "mask": {"ssn": "redact"}},
+        **LOG,
+    },
+    {"match": "shop*.excluded", "columns": {"exclude": ["ssn"]}, **LOG},
+    {"match": "*", **LOG},
+]
+
+
+@pytest.mark.parametrize(
+    ("database", "table", "sql"),
+    [
+        ("shop_1", "people", "RENAME TABLE users TO people"),
+        ("shop_1", "people", "RENAME TABLE SHOP_1.USERS TO people"),
+        ("shop_2", "users", "RENAME TABLE shop_2.people TO shop_2.users"),
+        ("crm", "users", "RENAME TABLE shop_1.users TO crm.users"),
+        ("shop_1", "users", "RENAME TABLE crm.users TO shop_1.users"),
+        ("shop_1", "excluded", "ALTER TABLE excluded RENAME COLUMN ssn TO name"),
+        ("shop_1", "masked", "ALTER TABLE masked DROP name, RENAME COLUMN ssn TO name"),
+    ],
+)
+def test_a_statement_after_which_rows_show_what_is_hidden_is_refused(
+    database: str, table: str, sql: str
+) -> None:
+    made = Configuration.model_validate({**CONFIGURED, "tables": HIDING, "databases": RULES})
+    canal = formats_of(made).of("cdc")
+    statement = message(database=database, table=table, type="RENAME", isDdl=True, sql=sql, data=None)
+    where, name, _ = placed(canal, statement)
+    rule = made.rule_for(f"{where}.{name}")
+    assert rule is not None
+
+    def handed_on() -> None:
+        changes = list[Change]()
+        canal.decode(statement, changes)
+        bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=where, table=name)
+
+    with pytest.raises(ShownBehind):
+        handed_on()
+
+
+@pytest.mark.parametrize(
+    ("table", "sql"),
+    [
+        ("orders", "RENAME TABLE shop_1.items TO shop_1.orders"),
+        ("users", "ALTER TABLE users ADD COLUMN a int"),
+        ("masked", "ALTER TABLE masked DROP COLUMN name"),
+        ("users", "ALTER TABLE users ADD COLUMN tenant int"),
+    ],
+)
+def test_other_statements_are_skipped_under_rules_too(table: str, sql: str) -> None:
+    made = Configuration.model_validate({**CONFIGURED, "tables": HIDING, "databases": RULES})
+    statement = message(database="shop_1", table=table, type="ALTER", isDdl=True, sql=sql, data=None)
+    assert decoded(formats_of(made).of("cdc"), statement) == []
+
+
+def test_a_statement_is_under_the_rules_of_its_time() -> None:
+    made = Configuration.model_validate({**CONFIGURED, "tables": HIDING, "databases": RULES})
+    present = [made]
+    canal = formats_of(made, present=lambda: present[0]).of("cdc")
+    sql = "RENAME TABLE users TO people"
+    renamed = message(database="shop_1", table="people", type="RENAME", isDdl=True, sql=sql, data=None)
+    with pytest.raises(ShownBehind):
+        canal.decode(renamed, [])
+    same = [{**HIDING[0], "match": "shops.people"}, *HIDING]
+    present[0] = Configuration.model_validate({**CONFIGURED, "tables": same, "databases": RULES})
+    canal.decode(renamed, [])
 
 
 @pytest.mark.parametrize("match", ["", "shop_1", "/(/"])

@@ -62,6 +62,22 @@ def test_a_table_of_a_gathered_database_has_its_own_name(tmp_path: Path) -> None
     assert "no rule of tables: matches tenant_1.orders" in run(tmp_path, "--table", "tenant_1.orders", code=1)
 
 
+@pytest.mark.parametrize("table", ["orders", "", ".", "shop.", ".orders", "shop.*", "/shop.orders/"])
+def test_what_names_no_table_is_refused(tmp_path: Path, table: str) -> None:
+    """Debezium would only log that it has no such table."""
+    tables = [{"match": "*", "handlers": [{"type": "log"}]}]
+    told = run(tmp_path, "--table", table, code=1, tables=tables)
+    assert f"{table!r} is not the name of one table: write database.table" in told
+
+
+def test_the_name_under_which_tables_are_gathered_is_refused(tmp_path: Path) -> None:
+    databases = {"shop": {"match": "tenant_*.*"}}
+    told = run(tmp_path, "--table", "shop.orders", code=1, databases=databases)
+    assert "databases: shop is no database of the source: name the table as there" in told
+    own = {"shop": {"match": "/(shop|tenant_1)\\..*/"}}
+    assert "shop.orders" in run(tmp_path, "--table", "shop.orders", databases=own)
+
+
 @pytest.mark.parametrize("name", ["canal", {"^my": "maxwell"}])
 def test_other_tools_are_told_of(tmp_path: Path, name: Any) -> None:
     told = run(tmp_path, "--table", "shop.orders", code=1, format=name)

@@ -13,10 +13,11 @@ from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from handlers.kafka.librdkafka import SILENT
-from handlers.options.matching import table_matcher
+from handlers.options.matching import is_name, table_matcher
 from worker.commands.output import begin
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, producer_settings
+from worker.formats.gathered import Places
 
 _SECONDS = 10.0
 _ELSEWHERE = (
@@ -53,8 +54,12 @@ def _check(configuration: Configuration, table: str) -> None:
     if "debezium" not in (formats.values() if isinstance(formats, dict) else (formats,)):
         raise LookupError(_ELSEWHERE)
     database, _, name = table.partition(".")
-    into = (into for into, rule in configuration.databases.items() if table_matcher(rule.match)(table))
-    if configuration.rule_for(f"{next(into, database)}.{name}") is None:
+    if not (database and name and is_name(table)):
+        raise LookupError(f"{table!r} is not the name of one table: write database.table")
+    rule = configuration.databases.get(database)
+    if rule is not None and not table_matcher(rule.match)(table):
+        raise LookupError(f"databases: {database} is no database of the source: name the table as there")
+    if configuration.rule_for(Places(configuration.databases).label(table)) is None:
         raise LookupError(f"no rule of tables: matches {table}")
 
 

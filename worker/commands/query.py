@@ -61,15 +61,15 @@ def _moment(
 ) -> Moment:
     name = ".".join(named)
     try:
-        source = tables.of(name)
+        source = tables.of(name, [len(named[0])])
     except LookupError:
-        if name != FRESHNESS:
+        if name.casefold() != FRESHNESS:
             raise
         # It imports Spark's package, which takes a second, and need not be there.
         from worker.commands.tables import freshness  # noqa: PLC0415 (see above)
 
         return freshness(configuration)
-    return stack.enter_context(moment_of(source, name))
+    return stack.enter_context(moment_of(source, f"{len(named[0])} {name}"))  # a name may contain dots
 
 
 def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
@@ -89,7 +89,7 @@ def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
                 text = f"FROM {', '.join(sorted(names))}"  # each with its alias
                 found += sqlglot.parse_one(text, read="duckdb").find_all(expressions.Table)
     named = dict.fromkeys((each.db, each.name) for each in found if each.db and not each.catalog)
-    return [each for each in named if each[0] not in ("information_schema", "pg_catalog")]
+    return [each for each in named if each[0].casefold() not in ("information_schema", "pg_catalog")]
 
 
 def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:

@@ -27,7 +27,6 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
     yield from _without_format(configuration)
     yield from _unread(configuration)
     yield from _with_shared_marks(configuration)
-    yield from _shown_when_renamed(configuration)
     for number, table in enumerate(configuration.tables):
         if table.batch.transactions == "whole" and configuration.lanes.order_by == "row":
             yield (
@@ -55,20 +54,6 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
                     "letters; choose another name, or change the expression so that it does not match",
                 )
                 return
-
-
-def _shown_when_renamed(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    """Find rules that hide columns of gathered tables (`databases`) only by their names: statements that
-    rename them are not followed."""
-    for number, rule in enumerate(configuration.tables):
-        database = _plain_names(rule.match).get("database")
-        may_match = configuration.databases and database in (None, *configuration.databases)
-        if may_match and rule.columns.include is None and (rule.columns.exclude or rule.columns.mask):
-            yield (
-                ("tables", number, "columns"),
-                "with databases, a hidden column that one source renames would be shown: name the columns to "
-                "send in include (and mask those that you mask)",
-            )
 
 
 def _with_shared_marks(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:

@@ -29,7 +29,7 @@ from worker.configuration.sections import (
 from worker.configuration.table_rules import BatchRule, OnFailure, TableRule
 from worker.configuration.values import FormatChoice
 from worker.formats.debezium.settings import DebeziumSettings
-from worker.formats.gathered import DatabasesRule
+from worker.formats.gathered import DatabasesRule, Places
 from worker.formats.own_json.layout import JsonLayout
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
@@ -125,7 +125,7 @@ class Configuration(Section):
             from worker.column_rules.statements import StatementRules  # noqa: PLC0415
 
             databases = [name for table in complete if (name := database_of(table.match)) is not None]
-            statements = StatementRules(partial(_row_rules_of, complete), databases)
+            statements = StatementRules(partial(_row_rules_of, complete, Places(self.databases)), databases)
             for table in complete:
                 table.among(statements)
         # The model is frozen for others; validation is not finished yet.
@@ -180,6 +180,9 @@ def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False
     return found
 
 
-def _row_rules_of(tables: Sequence[TableRule], table: str) -> RowRules | Literal["skipped"] | None:
-    rule = _rule_of(tables, table, is_stated=True)
+def _row_rules_of(
+    tables: Sequence[TableRule], places: Places, table: str
+) -> RowRules | Literal["skipped"] | None:
+    label = next((own for one in (table, table.lower()) if (own := places.label(one)) != one), table)
+    rule = _rule_of(tables, label, is_stated=True)
     return "skipped" if rule is None else rule.row_rules

@@ -38,16 +38,51 @@ class _Place(NamedTuple):
     column: str
 
 
+class Places:
+    """Where the source's tables are gathered. Any thread."""
+
+    def __init__(self, rules: Mapping[str, DatabasesRule]) -> None:
+        self._rules = [(into, rule.column, table_matcher(rule.match)) for into, rule in rules.items()]
+        self._known: dict[tuple[str, str], _Place | None] = {}
+
+    def of(self, database: str, table: str) -> _Place | None:
+        key = database, table
+        try:
+            return self._known[key]
+        except KeyError:  # another thread may also have cleared it just now
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = (
+                _Place(into, column)
+                for into, column, matches in self._rules
+                if database and (database == into or matches(f"{database}.{table}"))
+            )
+            return self._known.setdefault(key, next(found, None))
+
+    def label(self, table: str) -> str:
+        """Return the name under which a table ("database.table") is handled."""
+        database, _, name = table.partition(".")
+        place = self.of(database, name)
+        return table if place is None else f"{place.database}.{name}"
+
+
 class Gathered:
     """A format whose records may be of such databases. All threads share one object."""
 
-    def __init__(self, format_: Format, rules: Mapping[str, DatabasesRule]) -> None:
+    def __init__(
+        self,
+        format_: Format,
+        rules: Mapping[str, DatabasesRule],
+        refuse: Callable[[Change, Route, str], None] = lambda *_: None,
+    ) -> None:
+        """`refuse`: raises if a statement, of this route and this table for handlers, may not be skipped."""
         self.name = format_.name
         self.route: Callable[[bytes], Route] = self._route
         self._format = format_
-        self._rules = [(into, rule.column, table_matcher(rule.match)) for into, rule in rules.items()]
+        self._refuse = refuse
+        self._places = Places(rules)
+        self._all = tuple(f"{into}." for into in rules)
         self._decode_many = many_of(format_)
-        self._known: dict[tuple[str, str], _Place | None] = {}
         # By identity, as the source's changes share their types.
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
         for method in _OPTIONAL:
@@ -66,8 +101,9 @@ class Gathered:
         first = len(into)
         self._format.decode(record, into)
         try:
-            if len(into) > first and (place := self._place_of(own := self._own(record))) is not None:
-                rows = _rows(into[first:], own)
+            own = self._own(record)
+            if len(into) > first and (place := self._places.of(own.database, own.table)) is not None:
+                rows = self._rows(into[first:], own, place.database)
                 into[first:] = [self._formed(each, place.column, own.database) for each in rows]
         except Exception:
             del into[first:]
@@ -76,7 +112,7 @@ class Gathered:
     def decode_many(
         self, table: str, records: Iterator[Record], into: list[Change], ends: list[int]
     ) -> Record | None:
-        if any(table.startswith(f"{into}.") for into, _, _ in self._rules):
+        if table.startswith(self._all):
             return next(records, None)  # one by one: each has its own database
         return self._decode_many(table, records, into, ends)
 
@@ -87,26 +123,27 @@ class Gathered:
         return self._placed(self._format.route(value))
 
     def _placed(self, route: Route) -> Route:
-        place = self._place_of(route)
+        place = self._places.of(route.database, route.table)
         return route if place is None else PlainRoute(place.database, route.table)
 
     def _own(self, record: Record) -> Route:
         found = self._format.explain(record)
         return PlainRoute("", "") if isinstance(found, Skip | Apart) else found
 
-    def _place_of(self, route: Route) -> _Place | None:
-        key = database, table = route.database, route.table
-        try:
-            return self._known[key]
-        except KeyError:  # another thread may also have cleared it just now
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            found = (
-                _Place(into, column)
-                for into, column, matches in self._rules
-                if database and (database == into or matches(f"{database}.{table}"))
-            )
-            return self._known.setdefault(key, next(found, None))
+    def _rows(self, changes: Sequence[Change], own: Route, database: str) -> Iterator[Change]:
+        for each in changes:
+            if each.op == "truncate":
+                raise UndecodableRecord(
+                    f"TRUNCATE of {own.database}.{own.table}, whose table contains rows of other databases: "
+                    "delete its rows in the target, and set this record aside"
+                )
+            if each.op == "ddl":
+                self._refuse(each, own, f"{database}.{own.table}")
+                # Not its text: it may contain what column rules hide.
+                place = f"{each.topic}[{each.partition}] offset {each.offset}"
+                log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=place)
+            else:
+                yield each
 
     def _formed(self, change: Change, column: str, database: str) -> Change:
         low, key = column.casefold(), change.key_columns
@@ -131,18 +168,3 @@ class Gathered:
         if len(self._types) >= _MOST_TYPES:
             self._types.clear()
         return self._types.setdefault(id(types), (types, made))[1]
-
-
-def _rows(changes: Sequence[Change], own: Route) -> Iterator[Change]:
-    for each in changes:
-        if each.op == "truncate":
-            raise UndecodableRecord(
-                f"TRUNCATE of {own.database}.{own.table}, whose table contains rows of other databases: "
-                "delete its rows in the target, and set this record aside"
-            )
-        if each.op == "ddl":
-            # Not its text: it may contain what column rules hide.
-            place = f"{each.topic}[{each.partition}] offset {each.offset}"
-            log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=place)
-        else:
-            yield each

@@ -12,7 +12,6 @@ from worker.formats.interface import Format, Record, Route, UndecodableRecord
 if TYPE_CHECKING:
     from handlers import Change
     from worker.formats.debezium.settings import DebeziumSettings
-    from worker.formats.gathered import DatabasesRule
     from worker.formats.own_json.layout import JsonLayout
     from worker.formats.schema_registry.schemas import Schemas
 
@@ -109,17 +108,13 @@ class FormatChoice:
         json_layout: JsonLayout | None = None,
         debezium: DebeziumSettings | None = None,
         schemas: Schemas | None = None,
-        databases: Mapping[str, DatabasesRule] | None = None,
+        gathered: Callable[[Format], Format] = lambda own: own,
     ) -> None:
-        """`json_layout`, `debezium`, `databases`: sections of the configuration. The format json needs
-        `json_layout`. `schemas`: those of the schema registry, for Debezium's records."""
+        """`json_layout`, `debezium`: sections of the configuration. The format json needs `json_layout`.
+        `schemas`: those of the schema registry, for Debezium's records. `gathered`: gathers databases."""
         self.schemas = schemas
         entries = {"^": formats} if isinstance(formats, str) else dict(formats)
-        readers = {name: get(name, json_layout, debezium, schemas) for name in set(entries.values())}
-        if databases:
-            from worker.formats.gathered import Gathered  # noqa: PLC0415 - few configurations need it
-
-            readers = {name: Gathered(reader, databases) for name, reader in readers.items()}
+        readers = {one: gathered(get(one, json_layout, debezium, schemas)) for one in set(entries.values())}
         self._entries = {pattern: readers[name] for pattern, name in entries.items()}
         self._reported: set[str] = set()
 

@@ -147,7 +147,9 @@ class Components:
             journal=saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
         rebuilt = partial(self.metrics.count, "binlane_schemas_rebuilt_total")
-        formats = formats_of(configuration, patience=None, rebuilt=rebuilt)
+        formats = formats_of(
+            configuration, patience=None, rebuilt=rebuilt, present=lambda: self.book.configuration
+        )
         self.registry = None if formats.schemas is None else Circuit(clock)
         if formats.schemas is not None and self.registry is not None:
             formats.schemas.told = self.registry.told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
@@ -70,15 +70,18 @@ class SourceTables:
         self._folder = configuration.folder
         self._entries = spark_entries(configuration)
 
-    def of(self, name: str) -> Source:
+    def of(self, name: str, ends: Sequence[int] | None = None) -> Source:
         """Return the table named `database.table`, or `database.table_mode`. Of several, the replica. Tables
-        that no handler fills any more are found if there is no other.
+        that no handler fills any more are found if there is no other. `ends`: where the dot between database
+        and table may be; None: it may be any.
 
         Raises LookupError if none exists or several are meant, and what the store raises."""
-        found = list(self._found(name))
+        if ends is None:
+            ends = [place for place, letter in enumerate(name) if letter == "."]
+        found = list(self._found(name, ends))
         if not found and name.rpartition("_")[2] in ("replica", "history", "changelog"):
             short, _, mode = name.rpartition("_")
-            found = [each for each in self._found(short) if each.mode == mode]
+            found = [each for each in self._found(short, ends) if each.mode == mode]
         found = [each for each in found if each.is_filled] or found
         found = [each for each in found if each.mode == "replica"] or found
         if not found:
@@ -91,9 +94,8 @@ class SourceTables:
             raise LookupError(f"several handlers keep {name}: give binlane.read one of the folders {folders}")
         return found[0].source
 
-    def _found(self, name: str) -> Iterator[_Found]:
-        """Yield each handler's table of this name. Any dot may be the one between database and table."""
-        ends = [place for place, letter in enumerate(name) if letter == "."]
+    def _found(self, name: str, ends: Sequence[int]) -> Iterator[_Found]:
+        """Yield each handler's table of this name."""
         for entry, end in product(self._entries, ends):
             database, table = name[:end], name[end + 1 :]
             locations = Locations(entry.options, self._section, self._folder)

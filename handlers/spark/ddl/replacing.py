@@ -11,10 +11,8 @@ from pyspark.sql.functions import col, lit
 from handlers.api import Rejected
 from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.log_files import has_commits
+from handlers.spark.delta.statements import WITHOUT_STATISTICS
 from handlers.spark.table_ref import TableRef, quoted
-
-_WITHOUT_STATISTICS = ("binary", "boolean", "array<string>")
-"""Column types that Delta cannot use for clustering."""
 
 
 def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
@@ -71,7 +69,7 @@ def clustering(ref: TableRef, columns: Mapping[str, str], names: Sequence[str]) 
     """Return the statement that clusters a table by the columns that Delta supports. None if none is left."""
     known = {quoted(name): type_ for name, type_ in columns.items()}
     own = [name if name in known else quoted(name) for name in names]  # Delta quotes some
-    kept = [name for name in own if known.get(name) not in (None, *_WITHOUT_STATISTICS)]
+    kept = [name for name in own if name in known and not known[name].startswith(WITHOUT_STATISTICS)]
     return f"ALTER TABLE {ref.sql} CLUSTER BY ({', '.join(kept)})" if kept else None
 
 

@@ -59,7 +59,7 @@ def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
     properties = of_new_table(frame.columns, options.properties) | made
     frame.createOrReplaceTempView(_FIRST)
     layout = options.partition_by, properties
-    table = new_table(ref, frame.columns, "", *layout, cluster_by=options.cluster_by)
+    table = new_table(ref, dict(frame.dtypes), "", *layout, cluster_by=options.cluster_by)
     sql = f"{table} AS SELECT * FROM {_FIRST}"
     try:
         session.sql(f"CREATE {sql}")

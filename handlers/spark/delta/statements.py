@@ -24,21 +24,30 @@ def literal(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+WITHOUT_STATISTICS = ("binary", "boolean", "array", "map", "struct")
+"""How column types begin by which Delta cannot cluster."""
+
+
 def new_table(
     ref: TableRef,
-    names: Iterable[str],
+    types: Mapping[str, str],
     columns: str,
     partition_by: Iterable[str],
     properties: Mapping[str, str],
     *,
     cluster_by: Iterable[str] = (),
 ) -> str:
-    """Return the part after CREATE. `names`: of the columns. `columns`: with their types, empty if a query
-    defines them. `partition_by`, `cluster_by`: columns that the table does not have are left out."""
-    there = {name.casefold(): name for name in names}
+    """Return the part after CREATE. `types`: of the columns. `columns`: with their types, empty if a query
+    defines them. `partition_by`, `cluster_by`: columns that the table does not have are left out, and those
+    by which Delta cannot cluster."""
+    there = {name.casefold(): name for name in types}
+    wanted = dict.fromkeys(name.casefold() for name in cluster_by)
+    by = [one for one in wanted if one in there and not types[there[one]].startswith(WITHOUT_STATISTICS)]
+    if not set(by).issubset(list(there)[:32]):  # Delta has statistics of no others by default
+        properties = {"delta.dataSkippingNumIndexedCols": "-1", **properties}
     parts = [f"TABLE {ref.sql} ({columns})" if columns else f"TABLE {ref.sql}", "USING delta"]
-    for kind, wanted in (("PARTITIONED", partition_by), ("CLUSTER", cluster_by)):
-        if own := [there[name.casefold()] for name in wanted if name.casefold() in there]:
+    for kind, names in (("PARTITIONED", partition_by), ("CLUSTER", by)):
+        if own := [there[name.casefold()] for name in names if name.casefold() in there]:
             parts.append(f"{kind} BY ({listed(own)})")
     if properties:
         each = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())

@@ -23,3 +23,12 @@ def test_statements_about_clustering_columns_are_followed(make_lake: MakeLake) -
     lake.follow("ALTER TABLE t DROP COLUMN m")
     assert clustered_by(lake) == []
     assert lake.rows() == [(1,)]
+
+
+def test_a_wide_table_is_clustered_by_what_delta_can_use(make_lake: MakeLake) -> None:
+    lake = make_lake(cluster_by=["raw", "z"])
+    others = ", ".join(f"c{number} int" for number in range(40))
+    lake.follow(f"CREATE TABLE t (id int PRIMARY KEY, raw blob, {others}, z int)")
+    assert clustered_by(lake) == ["z"]
+    lake.follow("ALTER TABLE t DROP COLUMN c1")
+    assert clustered_by(lake) == ["z"]

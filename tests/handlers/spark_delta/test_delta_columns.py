@@ -134,6 +134,18 @@ def test_a_new_table_is_clustered_as_asked_for(make_table: MakeTable) -> None:
     assert rows == [(1, "a", 2), (2, "b", None), (3, "b", None)]
 
 
+def test_a_wide_table_is_clustered_by_what_delta_can_use(make_table: MakeTable) -> None:
+    """Delta has statistics of 32 columns by default, and of no binary or boolean column."""
+    kinds = {"flag": pa.bool_(), "raw": pa.binary(), **{f"c{number}": pa.int32() for number in range(40)}}
+    wide = shape(id=pa.int64(), **kinds, last=pa.string())
+    table = make_table(cluster_by=["flag", "last", "raw", "LAST"], merge=MergeOptions(engine="auto"))
+    for id in (1, 2):
+        table.put(wide, {"id": id, "last": "a", "flag": True})
+        table.merge()
+    assert table.sql("DESCRIBE DETAIL {t}").collect()[0].clusteringColumns == ["last"]
+    assert table.sql("SELECT count(*) FROM {t} WHERE last = 'a' AND flag").collect()[0][0] == 2
+
+
 def test_what_an_attempt_left_that_did_not_commit_is_no_table(make_table: MakeTable) -> None:
     table = make_table()
     left = Path(table.path, "_delta_log", f".{0:020d}.json.tmp")

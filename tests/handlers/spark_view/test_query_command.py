@@ -176,6 +176,24 @@ def test_tables_of_any_name_are_found(tmp_path: Path, name: str) -> None:
     assert read(tmp_path, f"{table.db}.{table.name}") == [{"id": 7}]
 
 
+def test_a_dot_within_a_name_is_not_the_one_between_two(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, None)
+    stage.configure([{"match": "*", "handlers": HANDLERS[:1]}])
+    for number, path in enumerate(("o/d.t", "o.d/t")):
+        deltalake.write_deltalake(tmp_path / "lake" / path, pa.table({"id": [number]}))
+    asked = 'SELECT a.id, b.id FROM o."d.t" AS a, "o.d".t AS b'
+    assert stage.run("query", asked, "--format", "csv") == (0, "id,id_1\n0,1\n", "")
+    ended, _, told = stage.run("query", 'FROM "o.d.t".x')
+    assert (ended, "there is no Spark table o.d.t.x yet" in told) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "sql", ["FROM INFORMATION_SCHEMA.SCHEMATA", 'SELECT "table" AS catalog_name FROM Binlane.Freshness']
+)
+def test_names_that_are_not_the_sources_may_have_capitals(folder: Path, sql: str) -> None:
+    assert "catalog_name" in run(folder, sql)
+
+
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [

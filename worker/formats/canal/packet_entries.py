@@ -167,6 +167,8 @@ def explain(value: bytes) -> Route | Skip | Apart:
             parts.append((found, [place]))
             open_parts.clear()
         else:
+            if parts and parts[-1][0].database != found.database:
+                open_parts.clear()  # `databases` may gather both in one table, whose indexes must not go back
             table = found.database, found.table
             places = open_parts.get(table)
             if places is None:
