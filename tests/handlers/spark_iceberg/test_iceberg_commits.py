@@ -132,8 +132,12 @@ def test_a_table_remembers_its_segments_when_their_snapshots_have_expired(lake: 
     assert lake.rows() == _rows(1, 100, 2)
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("is_written_since", [False, True])
-def test_a_table_that_is_set_back_is_noticed(lake: IcebergLake, is_written_since: bool) -> None:
+def test_a_table_that_is_set_back_is_noticed(
+    make_lake: MakeLake, is_written_since: bool, version: int
+) -> None:
+    lake = make_lake(properties={"format-version": version})
     for number in (1, 2):
         _take(lake, number)
         lake.merge()
