@@ -18,7 +18,7 @@ _LONGEST_CYCLE = 5.0
 """Seconds: half of the time that a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")
 PARTITION = re.compile(
-    r"(?i)(?:(year|month|day|hour)s?\(|(bucket|truncate)\(\s*(\d+)\s*,)\s*([^()]+?)\s*\)|([^()]+)"
+    r"(?i)(?:(year|month|day|hour)s?\(|(bucket|truncate)\(\s*0*([1-9]\d*)\s*,)\s*([^()]+?)\s*\)|([^()]+)"
 )
 """A column, or Iceberg's transform of one: days(created_at), bucket(16, id)."""
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")

@@ -57,8 +57,7 @@ class Altering:
                             update.rename_column((own,), new)
                         self._values |= {new: self._values.pop(own)} if own in self._values else {}
                     case ddl.DropColumn(name=name) if (own := self._own(name)) and self.history is None:
-                        with self.commit.transaction.update_schema() as update:
-                            update.delete_column((own,))
+                        self._drop(own)
                     case ddl.TruncateTable() | ddl.DropTable():
                         self._is_emptied = True
             files = self.commit.files() if self._is_emptied or self._values else []
@@ -101,6 +100,14 @@ class Altering:
             column.numbered or column.generated or getattr(column.default, "kind", "") == "expression"
         ) and self.commit.files():
             raise ValueError(f"only the source knows the values of {column.name} in rows that exist")
+
+    def _drop(self, own: str) -> None:
+        metadata, number = self.commit.transaction.table_metadata, self.commit.schema.find_field(own).field_id
+        layouts = (*metadata.partition_specs, *metadata.sort_orders)  # also earlier ones: files may have them
+        if any(each.source_id == number for layout in layouts for each in layout.fields):
+            raise ValueError(f"files are partitioned or sorted by {own}, which has to stay: skip this")
+        with self.commit.transaction.update_schema() as update:
+            update.delete_column((own,))
 
     def _modify(self, own: str, column: ddl.Column) -> None:
         old, new = arrow_schema(self.commit.schema).field(own).type, self._type_of(column)

@@ -19,6 +19,12 @@ _AWAY = re.compile(
     "|EndpointConnection|ConnectTimeout|ReadTimeout)Error|CommitStateUnknownException|WaitingForLockException"
     "|TTransportException|Timeout"
 )
+_STORE_AWAY = re.compile(
+    "AWS Error (NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|THROTTLING|REQUEST_TIMEOUT)"
+    r"|HTTP status (429|5\d\d)|UNAVAILABLE|timed out|could(n't| not) connect",
+    re.IGNORECASE,
+)
+"""What Arrow says of a store."""
 
 
 class IcebergCatalog:
@@ -81,5 +87,9 @@ def _database(uri: str, folder: Path) -> str:
 
 def is_outage(error: BaseException | None) -> bool:
     """Whether it is worth trying again, because a catalog or a store did not answer."""
-    names = () if error is None else (each.__name__ for each in type(error).__mro__)
-    return any(map(_AWAY.fullmatch, names)) or (error is not None and is_outage(error.__cause__))
+    if error is None:
+        return False
+    if isinstance(error, OSError) and _STORE_AWAY.search(str(error)):
+        return True
+    names = (each.__name__ for each in type(error).__mro__)
+    return any(map(_AWAY.fullmatch, names)) or is_outage(error.__cause__)

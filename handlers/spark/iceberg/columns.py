@@ -10,6 +10,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.transforms import parse_transform
 
+from handlers.spark.delta.arrow_rows import holds_all
 from handlers.spark.options import PARTITION
 
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
@@ -26,6 +27,8 @@ def _small(kind: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(each.name, _small(each.type)) for each in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_small(kind.value_type))
+    if isinstance(kind, pa.BaseExtensionType):  # uuid
+        return kind.storage_type
     return _SMALL.get(kind, kind)
 
 
@@ -51,6 +54,18 @@ def new_partitions(texts: Sequence[str], schema: Schema) -> PartitionSpec:
             name = own.name if plain else f"{own.name}_{(time or sized).lower()}"
             fields.append(PartitionField(own.field_id, 1000 + len(fields), kind, name))
     return PartitionSpec(*fields)
+
+
+def lacking(table: pa.Schema, rows: pa.Schema) -> list[str]:
+    """Return the rows' columns that the table cannot keep, with those inside structs."""
+    own, found = {each.name.casefold(): each.type for each in table}, list[str]()
+    for each in rows:
+        kind, wanted = own.get(each.name.casefold()), in_table(each.type)
+        if kind is not None and pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+            found += lacking(pa.schema(list(kind)), pa.schema(list(wanted)))
+        elif kind is None or not holds_all(kind, wanted):
+            found.append(each.name)
+    return found
 
 
 def fitted_to(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -40,10 +40,11 @@ def held_in(ref: TableRef, table: Any) -> Held:
     if text is None:
         return Held()
     first, last, snapshot, sequence = msgspec.json.decode(text)
-    head = table.current_snapshot()
-    is_there = any(each.snapshot_id == snapshot for each in ancestors_of(head, table.metadata))
-    has_expired = table.snapshot_by_id(snapshot) is None
-    if is_there or (has_expired and head is not None and (head.sequence_number or 0) >= sequence):
+    chain = list(ancestors_of(table.current_snapshot(), table.metadata))
+    is_there = any(each.snapshot_id == snapshot for each in chain)
+    # If it has expired, the chain ends at those after it.
+    has_expired = table.snapshot_by_id(snapshot) is None and chain
+    if is_there or (has_expired and min(each.sequence_number or 0 for each in chain) >= sequence):
         return Held(first, last)
     raise LostCommit(
         f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "

@@ -137,6 +137,8 @@ def _among(keys: pa.Table) -> Any:
         if column.null_count or not any(each(column.type) for each in ordered):
             continue
         least, most = pc.min_max(column).as_py().values()
+        if types.is_integer(column.type) and least < -(2 ** (column.type.bit_width - 2)):
+            continue  # truncate() of the least integers overflows
         conditions += [_is.GreaterThanOrEqual(name, least), _is.LessThanOrEqual(name, most)]
         if len(distinct := pc.unique(column)) <= _FEW:
             conditions = [*conditions[:-2], _is.In(name, tuple(distinct.to_pylist()))]

@@ -132,8 +132,12 @@ def test_a_table_remembers_its_segments_when_their_snapshots_have_expired(lake: 
     assert lake.rows() == _rows(1, 100, 2)
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("is_written_since", [False, True])
-def test_a_table_that_is_set_back_is_noticed(lake: IcebergLake, is_written_since: bool) -> None:
+def test_a_table_that_is_set_back_is_noticed(
+    make_lake: MakeLake, is_written_since: bool, version: int
+) -> None:
+    lake = make_lake(properties={"format-version": version})
     for number in (1, 2):
         _take(lake, number)
         lake.merge()
@@ -146,6 +150,37 @@ def test_a_table_that_is_set_back_is_noticed(lake: IcebergLake, is_written_since
     with pytest.raises(Exception, match="was set back to a snapshot before"):
         lake.merge()
     assert [row["id"] for row in lake.rows()] == [1, 100][: 1 + is_written_since]
+
+
+def test_a_table_that_is_set_back_is_noticed_though_the_snapshot_has_expired(lake: IcebergLake) -> None:
+    for number in (1, 2):
+        _take(lake, number)
+        lake.merge()
+    first, second = (each.snapshot_id for each in lake.table().snapshots())
+    lake.table().manage_snapshots().set_current_snapshot(snapshot_id=first).commit()
+    _append(lake, 100)
+    lake.table().maintenance.expire_snapshots().by_id(second).commit()
+    _take(lake, 3)
+    with pytest.raises(Exception, match="was set back to a snapshot before"):
+        lake.merge()
+    assert [row["id"] for row in lake.rows()] == [1, 100]
+
+
+@pytest.mark.parametrize("mode", ["replica", "history", "changelog"])
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_values_whose_column_somebody_removes_are_not_lost(
+    make_lake: MakeLake, mode: str, is_renamed: bool
+) -> None:
+    lake = make_lake(mode=mode)
+    _take(lake, 1)
+    lake.merge()
+    _take(lake, 2)
+    with lake.table().update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("name", "label") if is_renamed else update.delete_column("name")
+    with pytest.raises(Exception, match="somebody has changed name of the table"):
+        lake.merge()
+    lake.merge()  # it gets the column again
+    assert [(row["id"], row["name"]) for row in lake.rows()] == [(1, None), (2, "a")]
 
 
 def test_a_table_that_is_made_anew_is_noticed(lake: IcebergLake) -> None:

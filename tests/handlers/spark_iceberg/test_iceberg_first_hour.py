@@ -21,6 +21,7 @@ from handlers.spark.options import SparkOptions, SparkSection
         ({"mode": "replica", "table": "{table}"}, "write namespace.table"),
         ({"mode": "replica", "partition_by": ["weeks(a)"]}, "'weeks(a)' is no partition; allowed: a column"),
         ({"mode": "replica", "partition_by": ["bucket(id)"]}, "'bucket(id)' is no partition"),
+        ({"mode": "replica", "partition_by": ["bucket(0, id)"]}, "'bucket(0, id)' is no partition"),
         ({"mode": "replica", "properties": {"format-version": 3}}, "PyIceberg writes format-version 1 and 2"),
     ],
 )

@@ -30,6 +30,8 @@ def test_a_replica_in_a_bucket(
     s3.is_away = True
     with pytest.raises(TargetUnavailable):
         lake.take(change(4, {"id": 4, "name": "d"}))
+    with pytest.raises(TargetUnavailable):
+        lake.merge()
     s3.honest()
     lake.crash()
     lake.take(change(4, {"id": 4, "name": "d"}))
@@ -38,3 +40,12 @@ def test_a_replica_in_a_bucket(
     rows = catalog.load_table("shop.orders").scan().to_arrow().sort_by("id").to_pylist()
     assert rows == [{"id": 2, "name": "b"}, {"id": 4, "name": "d"}]
     assert not (tmp_path / "lake").exists()
+
+
+def test_rows_wait_for_a_store_of_the_tables_that_is_away(make_lake: MakeLake) -> None:
+    away = {"s3.endpoint": "http://127.0.0.1:9", "s3.region": "us-east-1"}
+    secrets = {"s3.access-key-id": "a", "s3.secret-access-key": "b"}
+    lake = make_lake(catalog={"warehouse": "s3://tables/lake", **away, **secrets})
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    with pytest.raises(TargetUnavailable, match="NETWORK_CONNECTION"):
+        lake.merge()

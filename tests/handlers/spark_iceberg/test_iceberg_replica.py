@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, NestedField, StringType
+from pyiceberg.types import IntegerType, NestedField, StringType, StructType, UUIDType
 
 from handlers import Rejected
 
@@ -149,6 +150,36 @@ def test_a_negative_zero_stays_when_an_update_does_not_tell_it(lake: IcebergLake
     assert repr(lake.rows()) == "[{'id': 1, 'name': 'b', 'f': -0.0}]"
 
 
+def test_a_set_in_the_key_is_refused(lake: IcebergLake) -> None:
+    with pytest.raises(Rejected, match="id of the key is list"):
+        lake.take(change(1, {"id": ("a",)}, {"id": "set('a','b')"}))
+
+
+@pytest.mark.parametrize(("kind", "least"), [("int", -(2**31)), ("bigint", -(2**63))])
+def test_the_least_integers_are_found_in_partitions(make_lake: MakeLake, kind: str, least: int) -> None:
+    lake = make_lake(partition_by=["truncate(3, id)"])
+    for offset, number in enumerate((least, least + 1, 5, least, least + 1, 5)):
+        lake.take(change(offset, {"id": number}, {"id": kind}))
+        lake.merge()
+    assert sorted(row["id"] for row in lake.rows()) == [least, least + 1, 5]
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_uuids_of_others_stay(lake: IcebergLake, is_nested: bool) -> None:
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    kind = StructType(NestedField(10, "u", UUIDType(), required=False)) if is_nested else UUIDType()
+    with lake.table().update_schema() as update:
+        update.add_column("own", kind)
+    own: pa.Array = pa.array([UUID(int=5)], pa.uuid())
+    own = pa.StructArray.from_arrays([own], ["u"]) if is_nested else own
+    lake.table().overwrite(lake.table().scan().to_arrow().drop_columns("own").append_column("own", own))
+    lake.take(change(2, {"id": 1, "name": "b"}), change(3, {"id": 2, "name": "c"}))
+    lake.merge()
+    value = {"u": UUID(int=5)} if is_nested else UUID(int=5)
+    assert lake.rows() == [{"id": 1, "name": "b", "own": value}, {"id": 2, "name": "c", "own": None}]
+
+
 def test_a_float_in_the_key_is_refused(lake: IcebergLake) -> None:
-    with pytest.raises(Rejected, match="id of the key is a float"):
+    with pytest.raises(Rejected, match="id of the key is double"):
         lake.take(change(1, {"id": 1.5, "name": "a"}, {"id": "double", "name": "varchar(20)"}))

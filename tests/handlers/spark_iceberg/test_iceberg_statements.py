@@ -139,6 +139,22 @@ def test_a_column_whose_values_only_the_source_knows_is_refused_if_there_are_row
         _ddl(lake, 5, f"ALTER TABLE orders ADD COLUMN {clause.replace('n ', 'm ', 1)}")
 
 
+@pytest.mark.parametrize("partition", ["name", "truncate(1, name)"])
+def test_a_column_stays_if_files_are_or_were_partitioned_by_it(make_lake: MakeLake, partition: str) -> None:
+    lake = make_lake(partition_by=[partition])
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    for offset in (2, 3):
+        with pytest.raises(Rejected, match="partitioned or sorted by name, which has to stay"):
+            _ddl(lake, offset, "ALTER TABLE orders DROP COLUMN name")
+        for field in lake.table().spec().fields:
+            with lake.table().update_spec() as update:
+                update.remove_field(field.name)
+    lake.take(change(4, {"id": 1}, {"id": "int"}), change(5, {"id": 2}, {"id": "int"}))
+    lake.merge()
+    assert lake.rows() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+
+
 def test_a_truncate_empties_a_replica_and_ends_a_history(make_lake: MakeLake) -> None:
     for mode, left in (("replica", 0), ("history", 2)):
         lake = make_lake(mode=mode, table=f"{mode}.{{table}}")

@@ -30,7 +30,7 @@ from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
 from handlers.spark.iceberg.catalog import IcebergCatalog
-from handlers.spark.iceberg.columns import arrow_schema, new_partitions, new_schema
+from handlers.spark.iceberg.columns import arrow_schema, lacking, new_partitions, new_schema
 from handlers.spark.iceberg.commits import TableCommit, held_in
 from handlers.spark.iceberg.merging import bring
 from handlers.spark.iceberg.upkeep import expire
@@ -73,6 +73,9 @@ class IcebergWork(TableWork):
         schema = self.no_rows(what.shape).schema
         batches = [batch for each in what.segments for batch in batches_of(files, each, schema)]
         commit = self._commit(table, what.shape)
+        if names := lacking(arrow_schema(commit.schema), self._wanted(what.shape)):
+            told = f"somebody has changed {', '.join(names)} of the table"
+            raise ValueError(told)  # the next attempt calls `fit`
         bring(commit, pa.Table.from_batches(batches, schema), what, self.options)
         commit.commit()
 
@@ -120,8 +123,9 @@ class IcebergWork(TableWork):
         must = [each.name for each in fields if each.required and find(columns.names, each.name) is None]
         added = [each.name for each in columns if each not in shape.schema and find(names, each.name) is None]
         keys = () if self.options.mode == "changelog" else shape.key
-        if floats := [each for each in keys if pa.types.is_floating(shape.schema.field(each).type)]:
-            return f"{floats[0]} of the key is a float: Iceberg's readers disagree which are equal"
+        for each in keys:
+            if pa.types.is_floating(kind := shape.schema.field(each).type) or pa.types.is_nested(kind):
+                return f"{each} of the key is {kind}: Iceberg's readers disagree which are equal"
         if must:
             return f"column {must[0]!r} must not be null, but the source has no such column: make it optional"
         if self.options.mode == "history" and fields and added:
