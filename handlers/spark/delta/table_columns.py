@@ -150,7 +150,7 @@ class ColumnChange:
         self.fields.insert(self._place(after) + 1 if after else 0, column)
 
     def _check_free(self, name: str) -> None:
-        if any(each["name"].casefold() == name.casefold() for each in self.fields):
+        if any(each["name"].lower() == name.lower() for each in self.fields):  # as in Spark
             raise ValueError(f"{name} exists")
 
     def _place(self, name: str) -> int:
