@@ -19,7 +19,6 @@ from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.world import World
 from handlers.spark.engine.tables import Tables
 from handlers.spark.engine.views import Views
-from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions, SparkSection
@@ -47,8 +46,8 @@ class Lake:
             self._tables = Tables(
                 options,
                 context,
+                section,
                 self._spark,
-                Locations(options, section, context.folder),
                 offer=self._merger.offer,
                 look_at=self._look_at,
                 look_after=self._look_after,

@@ -64,11 +64,6 @@ class Owners:
                 del self._sinks[log_folder]
 
 
-def _iceberg(context: HandlerContext) -> IcebergCatalog:
-    # A Spark that runs in this process already may have another section.
-    return IcebergCatalog(SparkSection.model_validate(dict(context.spark)), context.folder)
-
-
 _owners = Owners()
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
 
@@ -80,16 +75,19 @@ class Tables:
         self,
         options: SparkOptions,
         context: HandlerContext,
+        section: SparkSection,
         spark: SharedSpark,
-        locations: Locations,
         *,
         offer: Callable[[TableSink], None],
         look_at: Callable[[str], None],
         look_after: Callable[[TableSink], None],
     ) -> None:
-        """`offer` gets a table in which something waits. `look_at` gets the folder of a log to check from now
+        """`section`: the handler's own. The Spark of this process may have begun with another.
+
+        `offer` gets a table in which something waits. `look_at` gets the folder of a log to check from now
         on: this handler serves it, or nobody does any more. `look_after` gets a table that was loaded, or
         into which something was merged."""
+        locations = Locations(options, section, context.folder)
         is_iceberg, root, local = options.format == "iceberg", locations.root, spark.assumes_local_files
         files = files_without_java(root) if is_iceberg else files_for(root, spark, assume_local=local)
         self.world = World(
@@ -104,9 +102,9 @@ class Tables:
                 options,
                 files,
                 makes_tables=not has_table_defaults(spark.section),
-                is_safe=commits_are_safe(locations.root, spark, assume_local=spark.assumes_local_files),
+                is_safe=commits_are_safe(root, spark, assume_local=local),
             ),
-            iceberg=_iceberg(context) if is_iceberg else None,
+            iceberg=IcebergCatalog(section, context.folder) if is_iceberg else None,
             overrides={name.lower(): override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,
