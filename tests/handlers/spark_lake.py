@@ -15,7 +15,7 @@ from handlers.spark import SparkHandler
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.read.current import current
 
-__all__ = ["TYPES", "Counted", "Lake", "MakeLake", "Rows", "change"]
+__all__ = ["TYPES", "Counted", "Lake", "MakeLake", "Rows", "begun", "change"]
 
 Rows = list[tuple[Any, ...]]
 
@@ -38,6 +38,23 @@ class Counted:
         pass
 
 
+def begun(
+    options: Mapping[str, Any],
+    folder: Path,
+    spark: Mapping[str, Any],
+    metrics: Counted,
+    partitions: Callable[[], set[tuple[str, int]]],
+) -> SparkHandler:
+    """Return a worker's handler, which is open."""
+    handler = SparkHandler(**options)
+    handler.open(
+        HandlerContext(
+            worker="test", handler="spark", folder=folder, spark=spark, metrics=metrics, partitions=partitions
+        )
+    )
+    return handler
+
+
 class Lake:
     """A handler of its own folder and what is in its tables."""
 
@@ -52,17 +69,7 @@ class Lake:
 
     def open(self) -> None:
         """As a worker that starts."""
-        self.handler = SparkHandler(**self.options)
-        self.handler.open(
-            HandlerContext(
-                worker="test",
-                handler="spark",
-                folder=self.folder,
-                spark=SHARED,
-                metrics=self.metrics,
-                partitions=lambda: self.partitions,
-            )
-        )
+        self.handler = begun(self.options, self.folder, SHARED, self.metrics, lambda: self.partitions)
 
     def close(self) -> None:
         """As a worker that stops: what waits is merged."""

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import load_catalog
-from spark_lake import TYPES, Counted, change
+from spark_lake import TYPES, Counted, begun, change
 
-from handlers import Batch, Change, HandlerContext
-from handlers.spark import SparkHandler
+from handlers import Batch, Change
 
 __all__ = ["TYPES", "IcebergLake", "change"]
 
@@ -41,17 +40,8 @@ class IcebergLake:
 
     def open(self) -> None:
         """As a worker that starts."""
-        self.handler = SparkHandler(**self.options)
-        self.handler.open(
-            HandlerContext(
-                worker="test",
-                handler="spark",
-                folder=self.folder,
-                spark={"iceberg": self.catalog_properties, "warehouse": self.warehouse},
-                metrics=self.metrics,
-                partitions=lambda: self.partitions,
-            )
-        )
+        spark = {"iceberg": self.catalog_properties, "warehouse": self.warehouse}
+        self.handler = begun(self.options, self.folder, spark, self.metrics, lambda: self.partitions)
 
     def close(self) -> None:
         """As a worker that is killed: what waits stays beside the table."""
