@@ -12,7 +12,8 @@ import msgspec
 from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
-from handlers.spark.ddl.target import Place, Target
+from handlers.spark.ddl.step_notes import Place
+from handlers.spark.ddl.target import Target
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.table_ref import path_safe

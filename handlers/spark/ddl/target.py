@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
+from handlers.spark.ddl.step_notes import Place, Step, noted, step_in
 from handlers.spark.ddl.surroundings import Surroundings
 from handlers.spark.delta.commits.commit_files import notes_in_files
-from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.evolving import has_property, properties
 from handlers.spark.delta.few_files import Rewrite
@@ -32,9 +31,6 @@ DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
-
-Place = tuple[str, int, int, int]
-"""(topic, partition, offset, index) of the statement."""
 
 
 @dataclass(slots=True)
@@ -149,7 +145,7 @@ class Target:
         """Step of this statement that an earlier attempt committed -> the columns recorded with it."""
         if ref.sql not in self._steps:
             # Between two attempts, only upkeep changes the table.
-            steps = (_step(note, (self.at, *self.also_at)) for note in self._notes(ref))
+            steps = (step_in(note, (self.at, *self.also_at)) for note in self._notes(ref))
             noted = {step.step: step.columns for step in steps if step is not None}
             self._steps[ref.sql] = {**self.kept, **noted}
             self.committed |= self._steps[ref.sql]
@@ -258,7 +254,7 @@ class Target:
         own: Callable[[str], bool],
     ) -> None:
         """Commit with a note of the step: by `own`, which gets it, or by `commit` if Spark must do it."""
-        note = _noted(self.note, _Step(self.at, step, tuple(columns)))
+        note = noted(self.note, Step(self.at, step, tuple(columns)))
         if not own(note):
             confs = {**STRICT, _USER_METADATA: note}
             if self.fence:
@@ -303,28 +299,3 @@ def _operation(sql: str) -> str:
     named = re.sub("`(?:[^`]|``)*`", "", sql)
     found = _OPERATION.search(named)
     return found[0] if found else f"CHANGE COLUMN{'S' if named.count(' TYPE ') > 1 else ''}"
-
-
-class _Step(msgspec.Struct, frozen=True):
-    at: Place
-    step: str
-    columns: tuple[str, ...] = ()
-
-
-msgspec.json.Decoder(_Step)  # `_step` in two threads at once would crash while it is not prepared
-
-
-def _noted(note: str, step: _Step) -> str:
-    metadata = msgspec.json.decode(note)
-    metadata.setdefault("binlane", {})["ddl"] = msgspec.to_builtins(step)
-    return msgspec.json.encode(metadata).decode()
-
-
-def _step(metadata: str | None, at: Collection[Place]) -> _Step | None:
-    """Return the step of a note. None for another writer's commit, or one of rows."""
-    told = (read_note(metadata) or {}).get("ddl")
-    try:
-        step = None if told is None else msgspec.convert(told, _Step)
-    except msgspec.ValidationError:
-        return None
-    return step if step is not None and step.at in at else None
