@@ -18,7 +18,8 @@ from benchmarks.spark.watch import Watch
 
 __all__ = ["run"]
 
-_FASTER = 8
+_FASTER = (12, 8)
+"""Times the peer's rate: as `ways_of_committing`."""
 _FILES_AT_ONCE = 50
 """Files of 2,000 changes, so batches of 100,000."""
 
@@ -63,10 +64,10 @@ def run(context: Context) -> Report:
                 theirs = reach(side, watch, last, side.wait_until_reading())
             watch.close()
             add_row(report, name, "merged", theirs, changes=records, commits=watch.merges)
-            target = _FASTER * theirs.rate(records)
+            rate = theirs.rate(records)
             report.goals += [
-                at_least(target, ours.rate(records), "changes/s", f"{who}, merged: {_FASTER} times", name)
-                for who, ours in merged.items()
+                at_least(times * rate, ours.rate(records), "changes/s", f"{who}, merged: {times} times", name)
+                for times, (who, ours) in zip(_FASTER, merged.items(), strict=True)
             ]
         truth = load.truth()
         with reader() as asked:
