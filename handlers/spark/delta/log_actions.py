@@ -62,8 +62,8 @@ class Stats(msgspec.Struct, rename="camel"):
 class Bounds(msgspec.Struct, rename="camel"):
     """The least and greatest values of columns, by their names in the file."""
 
-    min_values: dict[str, Any] = {}
-    max_values: dict[str, Any] = {}
+    min_values: dict[str, Any] | None = None
+    max_values: dict[str, Any] | None = None
 
 
 class DeletionVector(msgspec.Struct, rename="camel", frozen=True):

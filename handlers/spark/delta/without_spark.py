@@ -30,7 +30,7 @@ from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion
 from handlers.spark.delta.plain_table import can_be_made, is_plain, new_table
 from handlers.spark.delta.statements import MADE, NAMES_MAPPED, TYPES_WIDENED, needs_mapping, of_new_table
 from handlers.spark.delta.table_columns import ColumnChange, arrow_columns
-from handlers.spark.delta.upkeep_without_spark import optimized, vacuumed
+from handlers.spark.delta.upkeep import optimized, vacuumed
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.options import SparkOptions

@@ -91,7 +91,11 @@ class LocalFiles:
 
     def delete(self, path: str) -> None:
         with _explained(path, "remove"), suppress(FileNotFoundError):
-            plain_path(path).unlink()
+            try:
+                plain_path(path).unlink()
+            except IsADirectoryError:
+                with suppress(OSError):  # it is not empty
+                    plain_path(path).rmdir()
 
     def retire(self, path: str) -> None:
         with _explained(path, "change the time of"), suppress(FileNotFoundError):
