@@ -20,7 +20,7 @@ from handlers.spark.delta.data_files import parquet_dataset
 from handlers.spark.delta.log_actions import Bounds, Snapshot
 from handlers.spark.delta.table_columns import ArrowColumns
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.rows.parquet_files import has_former_dates, writing
+from handlers.spark.rows.parquet_files import has_former_dates, has_other_names, writing
 
 _TAIL_BYTES = 8 * 2**20
 _TAIL_ROWS = 200_000
@@ -177,7 +177,7 @@ class FewFiles:
         with ExitStack() as stack:
             paths = [each.path for each in some]
             dataset = parquet_dataset(self.files, paths, filed, stack, self.path)
-            if has_former_dates(dataset):
+            if has_former_dates(dataset) or has_other_names(dataset):
                 return None
             batches = dataset.to_batches(columns=[each.name for each in in_files])
             found = within(self.most_memory, batches, pa.schema(in_files))

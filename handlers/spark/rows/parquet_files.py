@@ -37,3 +37,18 @@ def has_former_dates(dataset: Any) -> bool:
     they are. Raises OSError."""
     files = [file.physical_schema.metadata or {} for file in dataset.get_fragments()]
     return any(_FORMER & file.keys() or file.get(b"org.apache.spark.version", b"3") < b"3" for file in files)
+
+
+def has_other_names(dataset: Any) -> bool:
+    """Whether a name in a file of Arrow's `dataset` differs by case from the one in its schema: CONVERT TO
+    DELTA allows this. Spark reads such a column, and for Arrow it is missing. Raises OSError."""
+    names = set(_names(dataset.schema))
+    lowered = {name.lower() for name in names}
+    found = (name for file in dataset.get_fragments() for name in _names(file.physical_schema))
+    return any(name not in names and name.lower() in lowered for name in found)
+
+
+def _names(fields: Iterable[pa.Field]) -> Iterator[str]:
+    for field in fields:
+        yield field.name
+        yield from _names(field.type.field(number) for number in range(field.type.num_fields))

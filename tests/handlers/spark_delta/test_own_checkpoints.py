@@ -131,6 +131,8 @@ def test_checkpoints_go_on_after_those_of_spark(make_table: MakeTable) -> None:
     table.merge()
     newest = table.commits
     write_checkpoint(LocalFiles(), table.path, newest, 0)
+    # Spark waits for three seconds if the checksum of `_last_checkpoint` is wrong.
+    assert not (log(table) / "._last_checkpoint.crc").exists()
     for version in range(newest):
         (log(table) / f"{version:020d}.json").unlink()
     assert sorted(id for id, _ in table.rows()) == [1, 2, 9, 10, 11]

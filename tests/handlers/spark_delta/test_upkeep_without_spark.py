@@ -167,13 +167,14 @@ def test_a_vacuum_finds_the_files_that_spark_puts_into_folders(table: Table) -> 
         Path(table.path, name).parent.mkdir(exist_ok=True)
         Path(table.path, name).touch()
     Path(table.path, "empty/empty").unlink()
+    Path(table.path, "cD/.part.crc").touch()
     Path(table.path, "aB").mkdir()
     Path(table.path, needed).rename(Path(table.path, "aB", needed))
     for each in Path(table.path).rglob("*"):
         os.utime(each, (1, 1))
     assert upkeep(table).vacuum(table.ref, HOUR)
     left = {str(each.relative_to(table.path)) for each in Path(table.path).rglob("*")}
-    assert left.intersection((*old, "empty")) == {"_x/y", "z/_z"}
+    assert left.intersection((*old, "empty", "cD/.part.crc")) == {"_x/y", "z/_z"}
     assert ids(table) == [0, 1, 2, 3, 4]
 
 

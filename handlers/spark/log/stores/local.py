@@ -85,17 +85,20 @@ class LocalFiles:
         with _explained(path, "write"):
             try:
                 _write(temporary, data)
+                _checksum_of(target).unlink(missing_ok=True)
                 temporary.replace(target)
             finally:
                 temporary.unlink(missing_ok=True)
 
     def delete(self, path: str) -> None:
+        target = plain_path(path)
         with _explained(path, "remove"), suppress(FileNotFoundError):
+            _checksum_of(target).unlink(missing_ok=True)
             try:
-                plain_path(path).unlink()
+                target.unlink()
             except IsADirectoryError:
                 with suppress(OSError):  # it is not empty
-                    plain_path(path).rmdir()
+                    target.rmdir()
 
     def retire(self, path: str) -> None:
         with _explained(path, "change the time of"), suppress(FileNotFoundError):
@@ -131,6 +134,11 @@ def plain_path(path: str) -> Path:
     if found["host"] not in (None, "", "localhost"):
         raise FilesError(f"{path} is on another host ({found['host']}): write file:///{found['path'][1:]}")
     return Path(found["path"])
+
+
+def _checksum_of(target: Path) -> Path:
+    """The file beside it that Hadoop checks it by, if Spark has written it."""
+    return target.with_name(f".{target.name}.crc")
 
 
 def _write(path: Path, data: bytes | pa.Buffer) -> None:
