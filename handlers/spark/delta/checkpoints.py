@@ -72,7 +72,7 @@ def keep_house(files: Files, path: str, version: int, properties: Mapping[str, s
         is_cleaned = properties.get("delta.enableExpiredLogCleanup", "true").lower() != "false"
         if kept is not None and is_cleaned and not version % _CLEAN_EVERY:
             clean_log(files, path, int(time.time() * 1000) - kept)
-    except (Unknown, ValueError, TypeError, KeyError, pa.ArrowException, OSError) as error:
+    except Exception as error:
         _log.warning("delta_checkpoint_failed", table=path, error=str(error))
 
 

@@ -153,6 +153,25 @@ def test_what_a_checkpoint_cannot_hold_is_not_lost_in_one(tmp_path: Path) -> Non
     assert not any(".checkpoint." in name for name in names(table))
 
 
+def test_a_commit_stays_though_python_cannot_read_the_checkpoint_before(tmp_path: Path) -> None:
+    """Spark writes bounds as values, and dates may be beyond the year 9999."""
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 11)
+    file = log(table) / f"{10:020d}.checkpoint.parquet"
+    read = pq.read_table(file)
+    add = read.column("add").combine_chunks()
+    parsed = pa.array(
+        [{"maxValues": {"day": 6_585_322}}] * len(add),
+        pa.struct({"maxValues": pa.struct({"day": pa.int32()})}),
+    )
+    parsed = parsed.cast(pa.struct({"maxValues": pa.struct({"day": pa.date32()})}))
+    names = [*(field.name for field in add.type), "stats_parsed"]
+    whole = pa.StructArray.from_arrays([*add.flatten(), parsed], names, mask=add.is_null())
+    pq.write_table(read.set_column(read.schema.get_field_index("add"), "add", whole), file)
+    filled(table, 10)
+    assert deltalake.DeltaTable(table.path).version() == 20
+    assert table.rows() == [(10, "n10"), (8, "n8"), (9, "n9")]
+
+
 def test_removals_expire_and_files_that_come_back_stay(tmp_path: Path) -> None:
     table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 3)
     [add] = [json.loads(line)["add"] for line in _lines(table, 0) if '"add"' in line]
