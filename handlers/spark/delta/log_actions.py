@@ -32,8 +32,6 @@ class Snapshot:
     """One version of a table, with its files."""
 
     version: int
-    columns: Mapping[str, Sequence[str]]
-    """Each with the names of its fields, if it is a struct."""
     metadata: Metadata
     protocol: Protocol
     files: Mapping[str, DataFile]

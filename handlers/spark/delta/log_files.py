@@ -129,15 +129,7 @@ class _Replay:
             raise Unknown
         if not self.protocol.features <= _FEATURES:
             raise Unknown
-        return Snapshot(
-            version,
-            self.metadata.columns,
-            self.metadata,
-            self.protocol,
-            self.added,
-            self.writers,
-            self.removed,
-        )
+        return Snapshot(version, self.metadata, self.protocol, self.added, self.writers, self.removed)
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         if file.metadata.num_rows > _MOST_FILES:
