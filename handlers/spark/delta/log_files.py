@@ -127,7 +127,7 @@ class _Replay:
     def snapshot(self, version: int) -> Snapshot:
         if self.metadata is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
             raise Unknown
-        if not self.protocol.features <= _FEATURES:
+        if not (self.protocol.features <= _FEATURES and self.metadata.columns):
             raise Unknown
         return Snapshot(version, self.metadata, self.protocol, self.added, self.writers, self.removed)
 
