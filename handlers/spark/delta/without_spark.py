@@ -79,7 +79,7 @@ class WithoutSpark:
         whose = ("" if table is None else _id(table), ref.app_id)
         # Before the look: other threads of this process may commit after it.
         known = max(what.after, known_segment(whose))
-        if not self._goes_on(ref, known, note):
+        if not self._goes_on(ref, table, known, note):
             return None
         made = self._rows(table, what)
         if made is None:
@@ -154,11 +154,13 @@ class WithoutSpark:
         except OnlySpark:
             return None
 
-    def _goes_on(self, ref: TableRef, known: int, note: CommitNote) -> bool:
+    def _goes_on(self, ref: TableRef, table: NextVersion | None, known: int, note: CommitNote) -> bool:
         """Whether the table's files show that it contains everything before these segments, and none of them.
         Raises MergeConflict, LostCommit, and what the store raises."""
         assert ref.path is not None
-        held = held_in_files(self._files, ref.path, ref.app_id)
+        # Of the version that the commit follows: the log may be cleaned meanwhile.
+        newest = None if table is None else table.number - 1
+        held = held_in_files(self._files, ref.path, ref.app_id, newest)
         if held is None:
             return False
         check_before(ref, held, known, note.first)

@@ -40,8 +40,8 @@ def has_former_dates(dataset: Any) -> bool:
 
 
 def has_other_names(dataset: Any) -> bool:
-    """Whether a name in a file of Arrow's `dataset` differs by case from the one in its schema: ALTER TABLE
-    and CONVERT TO DELTA allow this. Spark reads such a column. For Arrow it is missing. Raises OSError."""
+    """Whether a file's name differs by case from that in the schema of Arrow's `dataset`. ALTER TABLE and
+    CONVERT TO DELTA allow this. Spark reads such a column. For Arrow it is missing. Raises OSError."""
     names = set(_names(dataset.schema))
     lowered = {name.lower() for name in names}
     found = (name for file in dataset.get_fragments() for name in _names(file.physical_schema))

@@ -16,7 +16,11 @@ from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.delta import checkpoints
 from handlers.spark.delta.checkpoints import clean_log, duration_ms, write_checkpoint
+from handlers.spark.delta.commits import exactly_once
+from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.log_files import Unknown, snapshot_in_files
+from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 
@@ -199,6 +203,34 @@ def test_the_log_before_an_old_checkpoint_is_removed(tmp_path: Path, monkeypatch
     assert left[0].startswith(f"{3:020d}"), "a checkpoint older than the limit is where the log begins"
     assert f"{6:020d}.checkpoint.parquet" in left
     assert table.rows() == before
+
+
+class Cleaned(LocalFiles):
+    """A log that another worker cleans after `_last_checkpoint` was read."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._is_near = False
+
+    def read(self, path: str) -> bytes:
+        if self._is_near and path.endswith(f"{2:020d}.json"):
+            write_checkpoint(LocalFiles(), self._table.path, 3, 0)
+            for version in range(3):
+                (log(self._table) / f"{version:020d}.json").unlink(missing_ok=True)
+        self._is_near |= path.endswith("_last_checkpoint")
+        return super().read(path)
+
+
+def test_no_commit_is_overlooked_in_a_log_that_is_cleaned_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 4)
+    write_checkpoint(LocalFiles(), table.path, 1, 0)
+    monkeypatch.setattr(exactly_once, "_committed", {})  # the other worker made the last two commits
+    third, last = table.log.segments[-2:]
+    what = Bringing(table.ref, [third, last], table.shape, table.note(third.number, last.number), 2)
+    with pytest.raises(MergeConflict, match="already has segment 4"):
+        WithoutSpark(table.options, Cleaned(table)).apply(what)
 
 
 def _lines(table: Table, version: int) -> list[str]:
