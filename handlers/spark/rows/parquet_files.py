@@ -42,13 +42,15 @@ def has_former_dates(dataset: Any) -> bool:
 def has_other_names(dataset: Any) -> bool:
     """Whether a file's name differs by case from that in the schema of Arrow's `dataset`. ALTER TABLE and
     CONVERT TO DELTA allow this. Spark reads such a column. For Arrow it is missing. Raises OSError."""
-    names = set(_names(dataset.schema))
+    names = set(_names(pa.struct(list(dataset.schema))))
     lowered = {name.lower() for name in names}
-    found = (name for file in dataset.get_fragments() for name in _names(file.physical_schema))
-    return any(name not in names and name.lower() in lowered for name in found)
+    found = (_names(pa.struct(list(file.physical_schema))) for file in dataset.get_fragments())
+    return any(name not in names and name.lower() in lowered for each in found for name in each)
 
 
-def _names(fields: Iterable[pa.Field]) -> Iterator[str]:
-    for field in fields:
-        yield field.name
-        yield from _names(field.type.field(number) for number in range(field.type.num_fields))
+def _names(kind: pa.DataType) -> Iterator[str]:
+    """Without those that writers give to the parts of lists."""
+    for field in (kind.field(number) for number in range(kind.num_fields)):
+        if pa.types.is_struct(kind):
+            yield field.name
+        yield from _names(field.type)

@@ -92,12 +92,11 @@ def test_files_with_other_capitals_in_names_are_for_spark(tmp_path: Path) -> Non
     assert not bring(table)
     with pytest.raises(OnlySpark, match="other capitals"):
         read_at(table.path)
-    of = pa.struct({"Part": pa.int64()})
+    of = pa.schema({"Element": pa.list_(pa.struct({"Part": pa.int64()}))})
     for name in ("part", "Part"):
-        inside = pa.list_(pa.struct({name: pa.int64()}))
-        pq.write_table(pa.table({"s": pa.array([None], inside)}), file)
-        dataset = ds.dataset(str(file), schema=pa.schema({"s": pa.list_(of)}))
-        assert has_other_names(dataset) is (name == "part")
+        inside = pa.list_(pa.field("element", pa.struct({name: pa.int64()})))
+        pq.write_table(pa.table({"Element": pa.array([None], inside)}), file)
+        assert has_other_names(ds.dataset(str(file), schema=of)) is (name == "part")
 
 
 def test_times_that_another_spark_wrote_stay_as_they_are(make_table: MakeTable) -> None:
