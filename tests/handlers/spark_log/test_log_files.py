@@ -118,3 +118,6 @@ def test_a_checksum_of_hadoop_goes_with_its_file(folder: Path) -> None:
     LocalFiles().replace(f"{folder}/one", b"new")
     LocalFiles().delete(f"{folder}/two")
     assert names_in(folder) == ["one"]
+    Path(folder, "x" * 255).touch()
+    LocalFiles().delete(f"{folder}/{'x' * 255}")
+    assert names_in(folder) == ["one"]

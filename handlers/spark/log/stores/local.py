@@ -85,7 +85,7 @@ class LocalFiles:
         with _explained(path, "write"):
             try:
                 _write(temporary, data)
-                _checksum_of(target).unlink(missing_ok=True)
+                _remove_checksum(target)
                 temporary.replace(target)
             finally:
                 temporary.unlink(missing_ok=True)
@@ -93,7 +93,7 @@ class LocalFiles:
     def delete(self, path: str) -> None:
         target = plain_path(path)
         with _explained(path, "remove"), suppress(FileNotFoundError):
-            _checksum_of(target).unlink(missing_ok=True)
+            _remove_checksum(target)
             try:
                 target.unlink()
             except IsADirectoryError:
@@ -136,9 +136,10 @@ def plain_path(path: str) -> Path:
     return Path(found["path"])
 
 
-def _checksum_of(target: Path) -> Path:
-    """The file beside it that Hadoop checks it by, if Spark has written it."""
-    return target.with_name(f".{target.name}.crc")
+def _remove_checksum(target: Path) -> None:
+    """Remove the file by which Hadoop checks this one, if Spark has written it."""
+    with suppress(OSError):  # its name may be too long, so that Spark wrote none
+        target.with_name(f".{target.name}.crc").unlink()
 
 
 def _write(path: Path, data: bytes | pa.Buffer) -> None:
