@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from handlers.logs import get_logger
 from handlers.spark.delta.log_files import Unknown, found_in
-from handlers.spark.log.stores.interface import AlreadyThere, Files
+from handlers.spark.log.stores.interface import AlreadyThere, Files, is_temporary
 
 CHECKPOINT_EVERY = 10
 """Number of versions, as in Spark."""
@@ -72,7 +72,7 @@ def keep_house(files: Files, path: str, version: int, properties: Mapping[str, s
         is_cleaned = properties.get("delta.enableExpiredLogCleanup", "true").lower() != "false"
         if kept is not None and is_cleaned and not version % _CLEAN_EVERY:
             clean_log(files, path, int(time.time() * 1000) - kept)
-    except (Unknown, ValueError, TypeError, KeyError, pa.ArrowException, OSError) as error:
+    except Exception as error:
         _log.warning("delta_checkpoint_failed", table=path, error=str(error))
 
 
@@ -128,7 +128,7 @@ def _take(state: dict[tuple[str, str], dict[str, Any]], row: Mapping[str, Any]) 
 def clean_log(files: Files, path: str, expired_ms: int) -> None:
     """Remove the commits before the newest checkpoint that is older than `expired_ms`."""
     folder = f"{path}/_delta_log"
-    entries = [each for each in files.list(folder) if each.name[:20].isdigit()]
+    entries = [one for one in files.list(folder) if one.name[:20].isdigit() or is_temporary(one.name)]
     old = sorted(each.name for each in entries if 0 < each.modified_ms < expired_ms)
     newest = max((name[:20] for name in old if name.endswith(".checkpoint.parquet")), default="")
     for name in old:

@@ -17,7 +17,7 @@ from handlers.spark.delta.log_actions import DataFile, Snapshot
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.log.stores.local import LocalFiles, plain_path
-from handlers.spark.rows.parquet_files import has_former_dates
+from handlers.spark.rows.parquet_files import has_former_dates, has_other_names
 from handlers.spark.table_ref import quoted
 
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
@@ -60,7 +60,7 @@ def dataset_of(
     """Return the rows of one version of the table at `path`, with the names in its files. Also return its
     columns: name -> SQL for it.
 
-    Only footers of files with times are read yet. `stack` closes the files. Raises OnlySpark,
+    Only the files' footers are read yet. `stack` closes the files. Raises OnlySpark,
     FileNotFoundError and what the store raises."""
     fields: list[dict[str, Any]] = json.loads(snapshot.metadata.schema_string)["fields"]
     mapping = snapshot.metadata.configuration.get("delta.columnMapping.mode", "none")
@@ -88,6 +88,8 @@ def dataset_of(
     dataset = ds.FileSystemDataset(found, schema, _FORMAT)
     if any(_has_times(each.type) for each in schema) and has_former_dates(dataset):
         raise OnlySpark(path, "has dates of the former calendar", "let Spark write its files anew")
+    if has_other_names(dataset):
+        raise OnlySpark(path, "has files with other capitals in names", "let Spark write its files anew")
     return dataset, names
 
 

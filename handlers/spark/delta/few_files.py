@@ -20,7 +20,7 @@ from handlers.spark.delta.data_files import parquet_dataset
 from handlers.spark.delta.log_actions import Bounds, Snapshot
 from handlers.spark.delta.table_columns import ArrowColumns
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.rows.parquet_files import has_former_dates, writing
+from handlers.spark.rows.parquet_files import has_former_dates, has_other_names, writing
 
 _TAIL_BYTES = 8 * 2**20
 _TAIL_ROWS = 200_000
@@ -30,7 +30,7 @@ _MOST_BYTES = 64 * 2**20
 _MOST_KEYS = 2_000_000
 """The most rows whose keys are read to find these files."""
 _LONGEST = 32
-"""The longest text in statistics. Spark cuts longer ones there."""
+"""The longest text in statistics. Spark cuts longer ones there, by units of UTF-16."""
 _MOST_COLUMNS = 32
 """Number of columns with statistics, as in Spark."""
 _read_bounds = msgspec.json.Decoder(Bounds).decode
@@ -72,10 +72,8 @@ def files_of(table: Snapshot, columns: ArrowColumns, key: Collection[str]) -> Se
         if file.rows is None or file.stats is None or file.partition or file.deletion_vector is not None:
             return None
         told = _read_bounds(file.stats)
-        bounds = {
-            name: (told.min_values.get(in_files[name]), told.max_values.get(in_files[name]))
-            for name in ordered
-        }
+        least, most = told.min_values or {}, told.max_values or {}
+        bounds = {name: (least.get(in_files[name]), most.get(in_files[name])) for name in ordered}
         certain = {name: pair for name, pair in bounds.items() if all(map(_is_certain, pair))}
         found.append(TableFile(path, file.size, file.rows, certain))
     return found
@@ -87,8 +85,9 @@ def _has_order(kind: pa.DataType) -> bool:
 
 
 def _is_certain(bound: Any) -> bool:
-    """Whether all writers write such a bound exactly. Times and decimals are cut, and so are long texts."""
-    return isinstance(bound, int) or (isinstance(bound, str) and len(bound) < _LONGEST)
+    """Whether all writers write such a bound exactly. Times and decimals are cut, and so are long texts: that
+    of a former Delta may then be below a value with emojis."""
+    return isinstance(bound, int) or (isinstance(bound, str) and len(bound.encode()) < _LONGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ class FewFiles:
         with ExitStack() as stack:
             paths = [each.path for each in some]
             dataset = parquet_dataset(self.files, paths, filed, stack, self.path)
-            if has_former_dates(dataset):
+            if has_former_dates(dataset) or has_other_names(dataset):
                 return None
             batches = dataset.to_batches(columns=[each.name for each in in_files])
             found = within(self.most_memory, batches, pa.schema(in_files))

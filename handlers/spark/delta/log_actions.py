@@ -32,8 +32,6 @@ class Snapshot:
     """One version of a table, with its files."""
 
     version: int
-    columns: Mapping[str, Sequence[str]]
-    """Each with the names of its fields, if it is a struct."""
     metadata: Metadata
     protocol: Protocol
     files: Mapping[str, DataFile]
@@ -62,8 +60,8 @@ class Stats(msgspec.Struct, rename="camel"):
 class Bounds(msgspec.Struct, rename="camel"):
     """The least and greatest values of columns, by their names in the file."""
 
-    min_values: dict[str, Any] = {}
-    max_values: dict[str, Any] = {}
+    min_values: dict[str, Any] | None = None
+    max_values: dict[str, Any] | None = None
 
 
 class DeletionVector(msgspec.Struct, rename="camel", frozen=True):

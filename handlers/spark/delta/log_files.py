@@ -127,17 +127,9 @@ class _Replay:
     def snapshot(self, version: int) -> Snapshot:
         if self.metadata is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
             raise Unknown
-        if not self.protocol.features <= _FEATURES:
+        if not (self.protocol.features <= _FEATURES and self.metadata.columns):
             raise Unknown
-        return Snapshot(
-            version,
-            self.metadata.columns,
-            self.metadata,
-            self.protocol,
-            self.added,
-            self.writers,
-            self.removed,
-        )
+        return Snapshot(version, self.metadata, self.protocol, self.added, self.writers, self.removed)
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         if file.metadata.num_rows > _MOST_FILES:

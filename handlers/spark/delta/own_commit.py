@@ -106,13 +106,15 @@ class NextVersion:
             raise MergeConflict(f"{self.path}: another writer has put version {self.number}")
 
     def _check_goes_on(self, actions: Sequence[Mapping[str, Any]]) -> None:
-        """Take the commit back if the table was moved or dropped: its puts have made the folder again."""
+        """Take the commit back if the table was moved or dropped: its puts have made the folder again. Raises
+        MergeConflict."""
         folder = f"{self.path}/_delta_log"
         if not self.number or self.files.exists(f"{folder}/{self.number - 1:020d}.json"):
             return
         with suppress(Unknown):
-            found_in(self.files, folder)  # it may begin with a checkpoint
-            return
+            if self.number in found_in(self.files, folder)[1]:
+                return  # the log begins with a checkpoint
+            raise MergeConflict(f"{self.path}: others have put version {self.number}, and cleaned the log")
         added = [f"{self.path}/{each['add']['path']}" for each in actions if "add" in each]
         for name in (f"{folder}/{self.number:020d}.json", *added):
             self.files.delete(name)

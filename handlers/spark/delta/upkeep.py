@@ -1,19 +1,29 @@
-"""Rewrites small files as larger ones, removes unneeded files, and records when it last did so."""
+"""Rewrites small files as larger ones, removes unneeded files, and records when it last did so.
+
+Tables whose commits need no Spark do not need it for this either."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from urllib.parse import unquote
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from handlers.logs import get_logger
-from handlers.spark.delta.commits.exactly_once import STRICT, is_conflict, settings
+from handlers.spark.delta.checkpoints import duration_ms
+from handlers.spark.delta.commits.exactly_once import STRICT, MergeConflict, is_conflict, settings
 from handlers.spark.delta.commits.held_segments import exists
+from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import properties
+from handlers.spark.delta.few_files import Rewrite, TableFile, files_of
+from handlers.spark.delta.log_files import snapshot_in_files
+from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.delta.statements import literal
-from handlers.spark.log.stores.interface import AlreadyThere, Files
+from handlers.spark.log.stores.interface import AlreadyThere, Files, is_temporary
 from handlers.spark.table_ref import TableRef
 
 _FOLDER = "_upkeep"
@@ -93,3 +103,95 @@ def vacuum(session: SparkSession, ref: TableRef, retention: float) -> None:
         retention = max(retention, session.sql(kept).collect()[0][0])
         with settings(session, {f"spark.databricks.delta.{name}.enabled": "false" for name in _AS_TOLD}):
             session.sql(f"VACUUM {ref.sql} RETAIN {retention / 3600:f} HOURS").collect()
+
+
+# ---- without Spark
+
+_MOST_BYTES = 512 * 2**20
+"""The most bytes that are rewritten in the worker's process."""
+_TOGETHER = 32 * 2**20
+"""The size up to which files become one. Files of half this size stay as they are."""
+_MOST_MEMORY = 512 * 2**20
+_UNCOMMITTED_MS = 3_600_000
+"""The age up to which a commit may still add a file that no version has."""
+
+
+def needs_optimize(files: Files, ref: TableRef, min_files: int) -> bool:
+    """Whether a table has at least `min_files`, and they are small. True if its log's files do not say."""
+    if ref.path is not None and not files.exists(f"{ref.path}/_delta_log"):
+        return False
+    found = None if ref.path is None else snapshot_in_files(files, ref.path)
+    if found is None:
+        return True
+    sizes = [each.size for each in found.files.values()]
+    return len(sizes) >= min_files and sum(sizes) <= len(sizes) * LARGE
+
+
+def optimized(table: NextVersion, ref: TableRef) -> bool:
+    """Rewrite small files as larger ones. Returns False, with nothing changed, if Spark must do it. Raises
+    OSError."""
+    assert table.base is not None
+    found = files_of(table.base, table.columns, ())
+    if found is None or sum(each.size for each in found) > _MOST_BYTES:
+        return False
+    together = list(_together(found))
+    if not together:
+        return True
+    removed = [each for some in together for each in some]
+    try:
+        rows = Rewrite(removed, _read(table, together))
+        table.put("OPTIMIZE", {"predicate": "[]"}, rows=rows, changes_data=False)
+    except MergeConflict:
+        _log.info("delta_optimize_put_off", table=str(ref), files=len(removed))
+    except (OnlySpark, pa.ArrowException) as error:
+        _log.warning("optimize_without_spark_failed", table=str(ref), error=str(error))
+        return False
+    else:
+        _log.info("delta_optimized", table=str(ref), files=len(removed))
+    return True
+
+
+def _together(found: Sequence[TableFile]) -> Iterator[list[TableFile]]:
+    some: list[TableFile] = []
+    for each in (*(each for each in found if each.size * 2 <= _TOGETHER), None):
+        if each is None or sum(one.size for one in (*some, each)) > _TOGETHER:
+            if len(some) > 1:
+                yield some
+            some = []
+        if each is not None:
+            some.append(each)
+
+
+def _read(table: NextVersion, together: Sequence[Sequence[TableFile]]) -> Iterator[pa.Table]:
+    few = table.few_files({}, _MOST_MEMORY)
+    for some in together:
+        rows = few.read(some, table.columns.named.names)
+        if rows is None:
+            raise OnlySpark(table.path, "has rows that are too large, or have dates of the former calendar")
+        yield rows
+
+
+def vacuumed(table: NextVersion, retention: float) -> bool:
+    """Remove files that no version of the last `retention` seconds needs. The table's own setting applies if
+    it is longer. Returns True. Raises what the store raises."""
+    assert table.base is not None
+    own = duration_ms(table.base.metadata.configuration.get("delta.deletedFileRetentionDuration", "0 days"))
+    now = time.time() * 1000
+    before, removed = now - max(retention * 1000, own or 0), table.base.removed
+    needed = {*table.base.files, *(path for path, moment in removed.items() if moment >= before)}
+    needed, known = ({f"{table.path}/{unquote(path)}" for path in each} for each in (needed, removed))
+    for path, modified in _entries(table.files, table.path):
+        limit = before if path in known else min(before, now - _UNCOMMITTED_MS)
+        if path not in needed and 0 < modified < limit:
+            table.files.delete(path)
+    return True
+
+
+def _entries(files: Files, folder: str) -> Iterator[tuple[str, int]]:
+    """Yield all files below a folder, and empty folders, with when they changed. Spark writes files of tables
+    with column mapping into folders."""
+    for each in files.list(folder):
+        path = f"{folder}/{each.name}"
+        if is_temporary(each.name) or not each.name.startswith(("_", ".")):
+            inside = list(_entries(files, path)) if each.is_folder else []
+            yield from inside or [(path, each.modified_ms)]

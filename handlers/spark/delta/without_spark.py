@@ -30,7 +30,7 @@ from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion
 from handlers.spark.delta.plain_table import can_be_made, is_plain, new_table
 from handlers.spark.delta.statements import MADE, NAMES_MAPPED, TYPES_WIDENED, needs_mapping, of_new_table
 from handlers.spark.delta.table_columns import ColumnChange, arrow_columns
-from handlers.spark.delta.upkeep_without_spark import optimized, vacuumed
+from handlers.spark.delta.upkeep import optimized, vacuumed
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.options import SparkOptions
@@ -79,7 +79,7 @@ class WithoutSpark:
         whose = ("" if table is None else _id(table), ref.app_id)
         # Before the look: other threads of this process may commit after it.
         known = max(what.after, known_segment(whose))
-        if not self._goes_on(ref, known, note):
+        if not self._goes_on(ref, table, known, note):
             return None
         made = self._rows(table, what)
         if made is None:
@@ -154,11 +154,13 @@ class WithoutSpark:
         except OnlySpark:
             return None
 
-    def _goes_on(self, ref: TableRef, known: int, note: CommitNote) -> bool:
+    def _goes_on(self, ref: TableRef, table: NextVersion | None, known: int, note: CommitNote) -> bool:
         """Whether the table's files show that it contains everything before these segments, and none of them.
         Raises MergeConflict, LostCommit, and what the store raises."""
         assert ref.path is not None
-        held = held_in_files(self._files, ref.path, ref.app_id)
+        # Of the version that the commit follows: the log may be cleaned meanwhile.
+        newest = None if table is None else table.number - 1
+        held = held_in_files(self._files, ref.path, ref.app_id, newest)
         if held is None:
             return False
         check_before(ref, held, known, note.first)

@@ -109,10 +109,12 @@ class MergeQueue:
         self._remove(entry)
         self._running[table] = entry
 
-    def done(self, table: TableSink, *, seconds: float, not_before: float | None = None) -> None:
-        """End a table's merge, which took `seconds`. The next begins at `not_before` (monotonic)."""
+    def done(self, table: TableSink, *, seconds: float | None, not_before: float | None = None) -> None:
+        """End a table's merge, which took `seconds`, None if it did not begin. The next begins at
+        `not_before` (monotonic)."""
         del self._running[table]
-        self._took[table] = self._took.get(table, (0.0, 0.0))[1], seconds
+        if seconds is not None:
+            self._took[table] = self._took.get(table, (0.0, 0.0))[1], seconds
         self._add(self._entry(table, not_before))
 
     def _entry(self, table: TableSink, not_before: float | None = None) -> _Entry:
@@ -250,6 +252,7 @@ class Merger:
     def _merge(self, table: TableSink) -> None:
         began = time.monotonic()
         not_before: float | None = None
+        has_begun = True
         try:
             table.merge()
         except StopWorker:
@@ -257,7 +260,7 @@ class Merger:
             with self._changed:
                 self._ends_at = time.monotonic()
         except SparkStarts:
-            not_before = time.monotonic() + _SPARK_STARTS
+            not_before, has_begun = time.monotonic() + _SPARK_STARTS, False
         except Exception as error:
             # A server that is back must be found soon, and asking costs little.
             longest = _LONGEST_AWAY if isinstance(error, TargetUnavailable) else _LONGEST_RETRY
@@ -272,5 +275,6 @@ class Merger:
             )
         finally:
             with self._changed:
-                self._queue.done(table, seconds=time.monotonic() - began, not_before=not_before)
+                took = time.monotonic() - began if has_begun else None
+                self._queue.done(table, seconds=took, not_before=not_before)
                 self._changed.notify_all()

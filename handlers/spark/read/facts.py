@@ -107,7 +107,7 @@ def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
         if not has_commits(files, ref.path):
             return None
         if (snapshot := snapshot_in_files(files, ref.path)) is not None:
-            return snapshot.columns
+            return snapshot.metadata.columns
     return columns_of(spark.session, ref)
 
 
@@ -144,7 +144,7 @@ def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
         return None
     note = next((note for note in map(read_note, notes) if note and note.get("segment")), None)
     size = len(snapshot.files), snapshot.bytes, rows
-    return _Seen(snapshot.version, snapshot.columns, *size, note, held.last)
+    return _Seen(snapshot.version, snapshot.metadata.columns, *size, note, held.last)
 
 
 def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:

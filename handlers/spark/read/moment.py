@@ -96,7 +96,7 @@ def _look(source: Source, name: str, stack: ExitStack) -> Moment:
     else:
         mode, shape = shown_shape(files, ref, log[-1], prefix)
         received = f"{name}_received"
-        columns = None if table is None else table.columns
+        columns = None if table is None else table.metadata.columns
         sql = view_sql(
             replace(ref, sql=sql), shape, mode=mode, prefix=prefix, columns=columns, received=received
         )

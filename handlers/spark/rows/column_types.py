@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from handlers.mysql.types import BYTES, SHAPES, SYNONYMS, read_type
+from handlers.mysql.values import single
 from handlers.spark.rows.conversions import ColumnType, fitting, singles, time_text
 from handlers.spark.rows.spark_types import DECIMAL, MOST_DIGITS, read_spark_type
 
@@ -18,7 +19,8 @@ STRING = fitting(pa.string())
 _LONG_DECIMAL = fitting(pa.decimal128(20, 0))  # bigint unsigned and bit(64) exceed a long's range
 _BINARY = fitting(pa.binary())
 # A server has rounded its values. Arrow's rounding changes only their notation.
-_FLOAT = ColumnType(pa.float32(), fitting(pa.float64()).convert, frozenset((float,)), singles)
+_double = fitting(pa.float64()).convert
+_FLOAT = ColumnType(pa.float32(), lambda value: single(_double(value)), frozenset((float,)), singles)
 _TINYINT, _SMALLINT, _INT, _BIGINT = map(fitting, (pa.int8(), pa.int16(), pa.int32(), pa.int64()))
 # MySQL's is a tinyint, PostgreSQL's holds true and false: the values decide.
 _BOOLEAN = _TINYINT._replace(is_open=True)

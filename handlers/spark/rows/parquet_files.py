@@ -37,3 +37,20 @@ def has_former_dates(dataset: Any) -> bool:
     they are. Raises OSError."""
     files = [file.physical_schema.metadata or {} for file in dataset.get_fragments()]
     return any(_FORMER & file.keys() or file.get(b"org.apache.spark.version", b"3") < b"3" for file in files)
+
+
+def has_other_names(dataset: Any) -> bool:
+    """Whether a file's name differs by case from that in the schema of Arrow's `dataset`. ALTER TABLE and
+    CONVERT TO DELTA allow this. Spark reads such a column. For Arrow it is missing. Raises OSError."""
+    names = set(_names(pa.struct(list(dataset.schema))))
+    lowered = {name.lower() for name in names}
+    found = (_names(pa.struct(list(file.physical_schema))) for file in dataset.get_fragments())
+    return any(name not in names and name.lower() in lowered for each in found for name in each)
+
+
+def _names(kind: pa.DataType) -> Iterator[str]:
+    """Without those that writers give to the parts of lists."""
+    for field in (kind.field(number) for number in range(kind.num_fields)):
+        if pa.types.is_struct(kind):
+            yield field.name
+        yield from _names(field.type)

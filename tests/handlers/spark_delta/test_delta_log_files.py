@@ -35,7 +35,7 @@ def state(folder: Path) -> State | None:
     found = snapshot_in_files(LocalFiles(), str(folder))
     if found is None or found.rows is None:
         return None
-    return State(found.version, found.columns, len(found.files), found.bytes, found.rows)
+    return State(found.version, found.metadata.columns, len(found.files), found.bytes, found.rows)
 
 
 def log_of(folder: Path, version: int, kind: str = "json") -> Path:
@@ -115,7 +115,7 @@ def test_the_same_as_spark_with_deletion_vectors_other_names_and_its_checkpoints
         found = state(tmp_path)
         assert found is not None
         assert (found.files, found.bytes) == (detail.numFiles, detail.sizeInBytes), statement
-        assert (found.rows, [*found.columns]) == (seen.count(), seen.columns), statement
+        assert (found.rows, [*found.metadata.columns]) == (seen.count(), seen.columns), statement
     assert found.version == 4
     assert list((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
 

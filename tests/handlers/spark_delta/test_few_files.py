@@ -128,6 +128,19 @@ def test_more_than_few_files_are_for_spark(table: Table, monkeypatch: pytest.Mon
     assert bring(table)
 
 
+@pytest.mark.usefixtures("each_apart")
+def test_a_file_whose_bounds_are_null_may_have_any_key(table: Table) -> None:
+    table.put(ORDERS, {"id": 1, "name": "a"}, {"id": 2, "name": "a"})
+    assert bring(table)
+    commit = Path(table.path, "_delta_log", f"{0:020d}.json")
+    *others, action = map(json.loads, commit.read_text(encoding="utf-8").splitlines())
+    action["add"]["stats"] = json.dumps({"numRecords": 2, "minValues": None, "maxValues": None})
+    commit.write_text("".join(f"{json.dumps(each)}\n" for each in (*others, action)), encoding="utf-8")
+    table.put(ORDERS, {"id": 2, "name": "b"})
+    assert bring(table)
+    assert table.rows() == [(1, "a"), (2, "b")]
+
+
 @pytest.mark.parametrize(
     ("bounds", "changed", "expected"),
     [
@@ -146,7 +159,14 @@ def test_a_file_is_left_out_by_certain_bounds_alone(bounds: Any, changed: Any, e
 
 @pytest.mark.parametrize(
     ("bound", "expected"),
-    [(1, True), ("x" * 31, True), ("x" * 32, False), (datetime(2026, 1, 1), False), (None, False)],
+    [
+        (1, True),
+        ("x" * 31, True),
+        ("x" * 32, False),
+        ("\U0001f600" * 16 + "\ufffd", False),  # of a former Delta: below the text that it was cut from
+        (datetime(2026, 1, 1), False),
+        (None, False),
+    ],
 )
 def test_bounds_that_some_writer_cuts_count_for_nothing(bound: Any, expected: bool) -> None:
     assert _is_certain(bound) is expected

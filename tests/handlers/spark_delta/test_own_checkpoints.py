@@ -16,7 +16,11 @@ from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.delta import checkpoints
 from handlers.spark.delta.checkpoints import clean_log, duration_ms, write_checkpoint
+from handlers.spark.delta.commits import exactly_once
+from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.log_files import Unknown, snapshot_in_files
+from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 
@@ -131,6 +135,8 @@ def test_checkpoints_go_on_after_those_of_spark(make_table: MakeTable) -> None:
     table.merge()
     newest = table.commits
     write_checkpoint(LocalFiles(), table.path, newest, 0)
+    # Spark waits for three seconds if the checksum of `_last_checkpoint` is wrong.
+    assert not (log(table) / "._last_checkpoint.crc").exists()
     for version in range(newest):
         (log(table) / f"{version:020d}.json").unlink()
     assert sorted(id for id, _ in table.rows()) == [1, 2, 9, 10, 11]
@@ -151,6 +157,25 @@ def test_what_a_checkpoint_cannot_hold_is_not_lost_in_one(tmp_path: Path) -> Non
     assert not any(".checkpoint." in name for name in names(table))
 
 
+def test_a_commit_stays_though_python_cannot_read_the_checkpoint_before(tmp_path: Path) -> None:
+    """Spark writes bounds as values, and dates may be beyond the year 9999."""
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 11)
+    file = log(table) / f"{10:020d}.checkpoint.parquet"
+    read = pq.read_table(file)
+    add = read.column("add").combine_chunks()
+    parsed = pa.array(
+        [{"maxValues": {"day": 6_585_322}}] * len(add),
+        pa.struct({"maxValues": pa.struct({"day": pa.int32()})}),
+    )
+    parsed = parsed.cast(pa.struct({"maxValues": pa.struct({"day": pa.date32()})}))
+    names = [*(field.name for field in add.type), "stats_parsed"]
+    whole = pa.StructArray.from_arrays([*add.flatten(), parsed], names, mask=add.is_null())
+    pq.write_table(read.set_column(read.schema.get_field_index("add"), "add", whole), file)
+    filled(table, 10)
+    assert deltalake.DeltaTable(table.path).version() == 20
+    assert table.rows() == [(10, "n10"), (8, "n8"), (9, "n9")]
+
+
 def test_removals_expire_and_files_that_come_back_stay(tmp_path: Path) -> None:
     table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 3)
     [add] = [json.loads(line)["add"] for line in _lines(table, 0) if '"add"' in line]
@@ -168,15 +193,44 @@ def test_the_log_before_an_old_checkpoint_is_removed(tmp_path: Path, monkeypatch
     monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 3)
     table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 8)
     now = time.time()
+    (log(table) / f".binlane-{0:032d}.tmp").touch()
     for name in names(table):
-        old = name[:20].isdigit() and int(name[:20]) < 5
+        old = not name[:20].isdigit() or int(name[:20]) < 5
         os.utime(log(table) / name, (now - (1000 if old else 0),) * 2)
     before = table.rows()
     clean_log(LocalFiles(), table.path, int((now - 500) * 1000))
-    left = sorted(name for name in names(table) if name[:20].isdigit())
+    left = sorted(name for name in names(table) - {"_last_checkpoint"})
     assert left[0].startswith(f"{3:020d}"), "a checkpoint older than the limit is where the log begins"
     assert f"{6:020d}.checkpoint.parquet" in left
     assert table.rows() == before
+
+
+class Cleaned(LocalFiles):
+    """A log that another worker cleans after `_last_checkpoint` was read."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._is_near = False
+
+    def read(self, path: str) -> bytes:
+        if self._is_near and path.endswith(f"{2:020d}.json"):
+            write_checkpoint(LocalFiles(), self._table.path, 3, 0)
+            for version in range(3):
+                (log(self._table) / f"{version:020d}.json").unlink(missing_ok=True)
+        self._is_near |= path.endswith("_last_checkpoint")
+        return super().read(path)
+
+
+def test_no_commit_is_overlooked_in_a_log_that_is_cleaned_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 4)
+    write_checkpoint(LocalFiles(), table.path, 1, 0)
+    monkeypatch.setattr(exactly_once, "_committed", {})  # the other worker made the last two commits
+    third, last = table.log.segments[-2:]
+    what = Bringing(table.ref, [third, last], table.shape, table.note(third.number, last.number), 2)
+    with pytest.raises(MergeConflict, match="already has segment 4"):
+        WithoutSpark(table.options, Cleaned(table)).apply(what)
 
 
 def _lines(table: Table, version: int) -> list[str]:

@@ -202,6 +202,23 @@ def test_a_log_may_begin_with_a_checkpoint(tmp_path: Path) -> None:
     assert next_.alter("ADD COLUMNS", lambda columns: columns.add("more", "string"))
 
 
+def test_a_commit_before_the_newest_checkpoint_counts_for_nothing(tmp_path: Path) -> None:
+    """A worker that was suspended finds its version free: others have put it, and cleaned the log."""
+    table = Table(None, tmp_path / "t", merge=OWN)
+    table.put(ROWS, {"id": 1})
+    table.merge(table.log.segments[-1])
+    late = next_version(table)
+    for name in ("a", "b", "c"):
+        assert next_version(table).alter("ADD COLUMNS", lambda columns, name=name: columns.add(name, "int"))  # type: ignore[misc]
+    write_checkpoint(LocalFiles(), table.path, 2, 0)
+    for version in range(2):
+        Path(table.path, "_delta_log", f"{version:020d}.json").unlink()
+    before = _schema(table)
+    with pytest.raises(MergeConflict, match="cleaned the log"):
+        late.alter("ADD COLUMNS", lambda columns: columns.add("more", "string"))
+    assert _schema(table) == before
+
+
 def test_a_put_whose_answer_is_lost_counts(tmp_path: Path) -> None:
     class Repeating(LocalFiles):
         """Like a client that repeats a put whose answer was lost."""

@@ -8,14 +8,19 @@ from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from delta_lab import MakeTable, Table, at, shape
 
 from handlers.spark.delta.commits.exactly_once import settings
+from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
+from handlers.spark.read.in_duckdb import read_at
+from handlers.spark.rows.parquet_files import has_other_names
 
 BY_RS = MergeOptions(engine="auto")
 ORDERS = shape(id=pa.int64(), name=pa.string())
@@ -74,6 +79,24 @@ def test_dates_of_the_former_calendar_are_for_spark(make_table: MakeTable) -> No
     assert sorted(map(tuple, table.sql("SELECT * FROM {t}").collect())) == days
     table.put(of, {"id": 3, "day": days[2][1]})
     assert bring(table)
+
+
+def test_files_with_other_capitals_in_names_are_for_spark(tmp_path: Path) -> None:
+    """After CONVERT TO DELTA, Spark reads them."""
+    table = Table(None, tmp_path / "t", merge=BY_RS)
+    table.put(ORDERS, {"id": 1, "name": "a"})
+    assert bring(table)
+    [file] = Path(table.path).glob("*.parquet")
+    pq.write_table(pq.read_table(file).rename_columns(["id", "Name"]), file)
+    table.put(ORDERS, {"id": 2, "name": "b"})
+    assert not bring(table)
+    with pytest.raises(OnlySpark, match="other capitals"):
+        read_at(table.path)
+    of = pa.schema({"Element": pa.list_(pa.struct({"Part": pa.int64()}))})
+    for name in ("part", "Part"):
+        inside = pa.list_(pa.field("element", pa.struct({name: pa.int64()})))
+        pq.write_table(pa.table({"Element": pa.array([None], inside)}), file)
+        assert has_other_names(ds.dataset(str(file), schema=of)) is (name == "part")
 
 
 def test_times_that_another_spark_wrote_stay_as_they_are(make_table: MakeTable) -> None:

@@ -11,9 +11,11 @@ import pytest
 from integration.process import eventually
 
 from handlers import StopWorker
+from handlers.spark.engine import merge_scheduler
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
+from handlers.spark.runtime.start import SparkStarts
 
 
 class Table:
@@ -204,3 +206,12 @@ def test_a_table_that_is_due_while_another_is_merged_does_not_wait_for_a_later_o
         eventually(lambda: "second" in machine.merged, within=10)
     finally:
         gate.set()
+
+
+def test_attempts_while_spark_starts_are_no_merges(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_scheduler, "_SPARK_STARTS", 0.01)
+    merger = machine.start(max_age="0s")
+    table = machine.table("t", fails=SparkStarts("Spark is starting"), times=3)
+    merger.offer(table.put())
+    eventually(lambda: machine.merged == ["t"] * 4 and not merger._queue._running, within=60)
+    assert merger._queue._took[table][0] == 0.0  # type: ignore[index]

@@ -109,3 +109,15 @@ def test_with_connect_a_folder_is_the_workers_own() -> None:
     spark: Any = SimpleNamespace(is_classic=False, session=None)
     assert isinstance(files_for("/lake", spark), LocalFiles)
     assert isinstance(files_for("file:///lake", spark), LocalFiles)
+
+
+def test_a_checksum_of_hadoop_goes_with_its_file(folder: Path) -> None:
+    for name in ("one", "two"):
+        Path(folder, name).touch()
+        Path(folder, f".{name}.crc").touch()
+    LocalFiles().replace(f"{folder}/one", b"new")
+    LocalFiles().delete(f"{folder}/two")
+    assert names_in(folder) == ["one"]
+    Path(folder, "x" * 255).touch()
+    LocalFiles().delete(f"{folder}/{'x' * 255}")
+    assert names_in(folder) == ["one"]

@@ -102,3 +102,13 @@ def test_what_a_later_change_of_the_batch_replaced_need_not_fit() -> None:
 def test_a_change_without_a_row_is_rejected() -> None:
     with pytest.raises(Rejected, match=r"the delete at cdc\[3\] offset 0 has no row"):
         cut(typed(0, "delete"))
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39, "1e39", 10**39])
+def test_a_float_beyond_its_range_is_rejected_and_not_made_infinite(value: Any) -> None:
+    types = {"id": "int", "f": "float"}
+    infinite = change(0, "insert", {"id": 1, "f": float("inf")}, types=types)
+    with pytest.raises(Rejected, match=r"column 'f' \(float\) holds .* offset 1, which does not fit") as told:
+        cut(infinite, change(1, "insert", {"id": 2, "f": value}, types=types))
+    assert told.value.at == 1
+    assert rows_of(one_piece(infinite))[0]["f"] == float("inf")

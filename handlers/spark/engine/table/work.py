@@ -21,8 +21,7 @@ from handlers.spark.delta.evolving import IncompatibleColumn, arrow_schema, evol
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import check_free
 from handlers.spark.delta.state import TableState, look, look_in_files
-from handlers.spark.delta.upkeep import UpkeepTimes, optimize, vacuum
-from handlers.spark.delta.upkeep_without_spark import needs_optimize
+from handlers.spark.delta.upkeep import UpkeepTimes, needs_optimize, optimize, vacuum
 from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable

@@ -78,7 +78,7 @@ class Files(Protocol):
         """Create a file in a folder that exists, or replace it. Readers see the old file or the new one."""
 
     def delete(self, path: str) -> None:
-        """Remove a file. A missing one is no error."""
+        """Remove a file, or a folder if it is empty. A missing one is no error."""
 
     def retire(self, path: str) -> None:
         """Set a file's time stamp to 1970-01-01, if the store supports it. Readers then skip it, and those

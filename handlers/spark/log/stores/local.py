@@ -85,13 +85,20 @@ class LocalFiles:
         with _explained(path, "write"):
             try:
                 _write(temporary, data)
+                _remove_checksum(target)
                 temporary.replace(target)
             finally:
                 temporary.unlink(missing_ok=True)
 
     def delete(self, path: str) -> None:
+        target = plain_path(path)
         with _explained(path, "remove"), suppress(FileNotFoundError):
-            plain_path(path).unlink()
+            _remove_checksum(target)
+            try:
+                target.unlink()
+            except IsADirectoryError:
+                with suppress(OSError):  # it is not empty
+                    target.rmdir()
 
     def retire(self, path: str) -> None:
         with _explained(path, "change the time of"), suppress(FileNotFoundError):
@@ -127,6 +134,12 @@ def plain_path(path: str) -> Path:
     if found["host"] not in (None, "", "localhost"):
         raise FilesError(f"{path} is on another host ({found['host']}): write file:///{found['path'][1:]}")
     return Path(found["path"])
+
+
+def _remove_checksum(target: Path) -> None:
+    """Remove the file by which Hadoop checks this one, if Spark has written it."""
+    with suppress(OSError):  # its name may be too long, so that Spark wrote none
+        target.with_name(f".{target.name}.crc").unlink()
 
 
 def _write(path: Path, data: bytes | pa.Buffer) -> None:
