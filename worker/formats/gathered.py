@@ -83,8 +83,10 @@ class Gathered:
         self._places = Places(rules)
         self._all = tuple(f"{into}." for into in rules)
         self._decode_many = many_of(format_)
-        # By identity, as the source's changes share their types.
-        self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
+        # By table, and by identity, as the source's changes share their types.
+        self._types: dict[tuple[str, int], tuple[Mapping[str, str], Mapping[str, str]]] = {}
+        self._columns: dict[str, Mapping[str, tuple[str, str]]] = {}
+        """Table -> lower-case name -> name and type of each column that one of its databases has."""
         for method in _OPTIONAL:
             if hasattr(format_, method):
                 setattr(self, method, getattr(format_, method))
@@ -104,7 +106,7 @@ class Gathered:
             own = self._own(record)
             if len(into) > first and (place := self._places.of(own.database, own.table)) is not None:
                 rows = self._rows(into[first:], own, place.database)
-                into[first:] = [self._formed(each, place.column, own.database) for each in rows]
+                into[first:] = [self._formed(each, place, own) for each in rows]
         except Exception:
             del into[first:]
             raise
@@ -145,26 +147,32 @@ class Gathered:
             else:
                 yield each
 
-    def _formed(self, change: Change, column: str, database: str) -> Change:
-        low, key = column.casefold(), change.key_columns
+    def _formed(self, change: Change, place: _Place, own: Route) -> Change:
+        column, key = place.column, change.key_columns
+        low = column.casefold()
         for row in (change.before, change.after, change.types):
             if row is not None and any(name.casefold() == low for name in row):
                 raise UndecodableRecord(f"the table already has a column {column}: set databases.column")
         before, after = (
-            None if row is None else {column: database, **row} for row in (change.before, change.after)
+            None if row is None else {column: own.database, **row} for row in (change.before, change.after)
         )
-        types = None if change.types is None else self._with_column(change.types, column)
+        table = f"{place.database}.{own.table}"
+        types = None if change.types is None else self._with_columns(change.types, column, table)
         own_key = (column, *key) if key else key
         return replace(change, before=before, after=after, types=types, key_columns=own_key)
 
-    def _with_column(self, types: Mapping[str, str], column: str) -> Mapping[str, str]:
-        known = self._types.get(id(types))
+    def _with_columns(self, types: Mapping[str, str], column: str, table: str) -> Mapping[str, str]:
+        """Add the new column, and those that only other databases have. Otherwise a Spark table would be
+        committed at each row whose columns differ from the row before."""
+        known = self._types.get((table, id(types)))
         if known is not None and known[0] is types:
             return known[1]
-        made: Mapping[str, str] = {column: "varchar(255)", **in_full(types)}
-        if isinstance(types, NativeTypes):
-            # Not a table's whole schema: a column that one database lacks is not dropped in the others.
-            made = NativeTypes(made)
-        if len(self._types) >= _MOST_TYPES:
+        before, every = self._columns.get(table, {}), in_full(types)
+        own = {name.lower(): (name, text) for name, text in every.items()}
+        self._columns[table] = seen = {**before, **own}
+        if len(seen) > len(before) or len(self._types) >= _MOST_TYPES:
             self._types.clear()
-        return self._types.setdefault(id(types), (types, made))[1]
+        others = dict(each for name, each in seen.items() if name not in own)
+        # Not a table's whole schema (SchemaTypes): a column that one database lacks is dropped in none.
+        made = NativeTypes({column: "varchar(255)", **every, **others})
+        return self._types.setdefault((table, id(types)), (types, made))[1]
