@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -29,6 +30,7 @@ from worker.verifying.source_tables import SourceTables
 FORMATS = ("table", "json", "csv", "arrow")
 FRESHNESS = "binlane.freshness"
 """A table with the facts of all tables, unless the source has one of this name."""
+_SCHEMAS = frozenset(("information_schema", "pg_catalog"))
 _AT_ONCE = 10_000
 """Rows that are converted together."""
 _SHOWN = 1_000
@@ -89,7 +91,7 @@ def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
                 text = f"FROM {', '.join(sorted(names))}"  # each with its alias
                 found += sqlglot.parse_one(text, read="duckdb").find_all(expressions.Table)
     named = dict.fromkeys((each.db, each.name) for each in found if each.db and not each.catalog)
-    return [each for each in named if each[0].casefold() not in ("information_schema", "pg_catalog")]
+    return [each for each in named if each[1] and each[0].casefold() not in _SCHEMAS]
 
 
 def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
@@ -102,7 +104,8 @@ def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
         for row in values_of(result):
             sys.stdout.write(json_text(dict(zip(names, row, strict=True))) + "\n")
     elif format == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        # Only with "\r\n" as its end of lines does Python 3.11 quote a value with one of both.
+        writer = csv.writer(SimpleNamespace(write=lambda line: sys.stdout.write(line[:-2] + "\n")))
         writer.writerow(names)
         writer.writerows(map(_text, row) for row in values_of(result))
     else:
