@@ -6,6 +6,7 @@ import csv
 import logging
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
@@ -49,8 +50,13 @@ def query(config: Path, sql: str, format: str = "table") -> int:
         with ExitStack() as stack:
             moments = {name: _moment(configuration, tables, name, stack) for name in _tables_in(sql)}
             made = stack.enter_context(connected(moments))
-            if (result := made.sql(sql)) is not None:
-                _print(result.to_arrow_reader(_AT_ONCE), format, output)
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(_answer, made, sql, format, output)
+                try:
+                    running.result()
+                except KeyboardInterrupt:  # DuckDB itself looks for signals too rarely
+                    made.interrupt()
+                    raise
     except BrokenPipeError:
         raise  # as for each command, that is the reader's end of the output
     except _REFUSED as error:
@@ -92,6 +98,11 @@ def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
                 found += sqlglot.parse_one(text, read="duckdb").find_all(expressions.Table)
     named = dict.fromkeys((each.db, each.name) for each in found if each.db and not each.catalog)
     return [each for each in named if each[1] and each[0].casefold() not in _SCHEMAS]
+
+
+def _answer(made: duckdb.DuckDBPyConnection, sql: str, format: str, output: Output) -> None:
+    if (result := made.sql(sql)) is not None:
+        _print(result.to_arrow_reader(_AT_ONCE), format, output)
 
 
 def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:

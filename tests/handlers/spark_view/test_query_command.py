@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -129,6 +131,20 @@ def test_the_output_may_be_cut(folder: Path) -> None:
         command, shell=True, cwd=folder, capture_output=True, text=True, check=True, timeout=60
     )
     assert (ended.stdout, ended.stderr) == ("range\n", "")
+
+
+def test_control_c_ends_a_query_as_any_command(folder: Path) -> None:
+    sql = "COPY (SELECT 1) TO 'begun'; SELECT count(*) FROM range(10000000000) a, range(10000) b"
+    command = [sys.executable, "-m", "binlane", "query", "binlane.yaml", sql]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as ended:
+        try:
+            until = time.monotonic() + 60
+            while not (folder / "begun").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            ended.send_signal(signal.SIGINT)
+            assert (ended.wait(30), ended.communicate()[1]) == (130, b"")
+        finally:
+            ended.kill()
 
 
 def test_numbers_that_are_not_finite_are_no_nulls(folder: Path) -> None:
