@@ -54,6 +54,16 @@ def test_a_pattern_of_sql_is_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "is_told"),
+    [("shop_1.*", True), ("shop_?.orders", True), ("shops.*", False), ("shop*.*", False), ("crm.*", False)],
+)
+def test_a_rule_for_tables_that_are_gathered_under_another_name_is_told(pattern: str, is_told: bool) -> None:
+    told = "".join(found(tables=rules(pattern), databases={"shops": {"match": "shop*.*"}}))
+    assert told.startswith(f"tables[0] ({pattern}) is never used: databases.shops (shop*.*) ") == is_told
+    assert told.endswith("whose rules must match shops.TABLE") == is_told
+
+
+@pytest.mark.parametrize(
     "patterns",
     [
         ("shop.orders", "shop.*"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,25 @@ def test_a_column_that_one_database_lacks_is_not_dropped_in_the_others() -> None
     assert one.types == {"tenant": "varchar(255)", **plain.types}
     assert list(one.after or {}) == ["tenant", "id", "note"]
     assert two.key_columns == one.key_columns
+
+
+def test_rows_of_all_databases_have_the_columns_of_each() -> None:
+    """Or each row that comes after one of another database would be a commit of its own."""
+    wider = {"data": [{"id": "7", "Total": "2.00", "more": "1"}]}
+    types = {"id": "bigint", "Total": "decimal(12,2)", "more": "int"}
+    sent = [of_shop(1), *(of_shop(2, **wider, mysqlType=types), of_shop(1)) * 9]
+    first, *changes = decoded(of("canal"), *sent)
+    assert "more" not in (first.types or {})
+    assert [len(list(group)) for _, group in groupby(changes, _columns)] == [18]
+    assert changes[0].types == {"tenant": "varchar(255)", **types, "note": "varchar(20)"}
+    assert changes[1].types == {**(first.types or {}), "more": "int"}
+    assert (changes[1].after, changes[1].lacks) == (first.after, first.lacks)
+    [other] = decoded(of("canal", {**RULES, "x": {"match": "y.*"}}), message(database="y", table="orders"))
+    assert "more" not in (other.types or {})
+
+
+def _columns(change: Change) -> list[str]:
+    return sorted(name.lower() for name in change.types or {})
 
 
 def test_optional_methods_are_those_of_the_format() -> None:

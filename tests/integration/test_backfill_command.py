@@ -26,7 +26,10 @@ def run(folder: Path, *arguments: str, servers: str = "localhost:1", code: int =
     return done.stderr if code else done.stdout
 
 
-@pytest.mark.parametrize(("table", "told"), [("shop.orders", "shop.orders"), ("shop.a$b", "shop.a[$]b")])
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [("shop.orders", "shop.orders"), ("shop.a$b", "shop.a[$]b"), ('shop.^\\"', 'shop.\\^\\\\"')],
+)
 def test_the_signal_is_in_the_topic_as_debezium_reads_it(
     tmp_path: Path, broker: Broker, topic: str, table: str, told: str
 ) -> None:
@@ -54,6 +57,13 @@ def test_without_a_connector_it_is_a_statement(tmp_path: Path) -> None:
     assert statement.startswith("INSERT INTO debezium_signal VALUES ('")
     told = """', 'execute-snapshot', '{"data-collections":["shop.it''s"],"type":"incremental"}');\n"""
     assert statement.endswith(told)
+
+
+@pytest.mark.parametrize("name", ['"', "\\", "^"])
+def test_what_databases_read_differently_is_no_statement(tmp_path: Path, name: str) -> None:
+    """MySQL reads `\\"` in a text as a quote, unless NO_BACKSLASH_ESCAPES is set. PostgreSQL does not."""
+    told = run(tmp_path, "--table", f"shop.{name}", code=1)
+    assert "read a backslash in a text differently: send it by --connector" in told
 
 
 def test_a_table_of_a_gathered_database_has_its_own_name(tmp_path: Path) -> None:

@@ -33,9 +33,10 @@ def backfill(config: Path, table: str, connector: str | None = None, topic: str 
     Raises ConfigurationError."""
     configuration, output = begin("backfill", config, level="warning", check_handlers=False)
     try:
-        _check(configuration, table)
+        _check(configuration, table, connector)
         # Debezium reads a name as an expression, in which a point also matches itself.
-        data = {"data-collections": [re.sub(r"[$?*+(){}|\[]", r"[\g<0>]", table)], "type": "incremental"}
+        name = re.sub(r"[$?*+(){}|\[]", r"[\g<0>]", re.sub(r"[\\^]", r"\\\g<0>", table))
+        data = {"data-collections": [name], "type": "incremental"}
         signal = {"id": str(uuid.uuid4()), "type": "execute-snapshot", "data": data}
         if connector is None:
             text = msgspec.json.encode(data).decode().replace("'", "''")
@@ -49,7 +50,7 @@ def backfill(config: Path, table: str, connector: str | None = None, topic: str 
     return 0
 
 
-def _check(configuration: Configuration, table: str) -> None:
+def _check(configuration: Configuration, table: str, connector: str | None) -> None:
     formats = configuration.format
     if "debezium" not in (formats.values() if isinstance(formats, dict) else (formats,)):
         raise LookupError(_ELSEWHERE)
@@ -61,6 +62,8 @@ def _check(configuration: Configuration, table: str) -> None:
         raise LookupError(f"databases: {database} is no database of the source: name the table as there")
     if configuration.rule_for(Places(configuration.databases).label(table)) is None:
         raise LookupError(f"no rule of tables: matches {table}")
+    if connector is None and re.search(r'["\\^\0-\x1f]', table):
+        raise LookupError("databases read a backslash in a text differently: send it by --connector")
 
 
 def _send(configuration: Configuration, topic: str, key: str, value: bytes) -> None:

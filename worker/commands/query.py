@@ -6,9 +6,11 @@ import csv
 import logging
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -29,6 +31,7 @@ from worker.verifying.source_tables import SourceTables
 FORMATS = ("table", "json", "csv", "arrow")
 FRESHNESS = "binlane.freshness"
 """A table with the facts of all tables, unless the source has one of this name."""
+_SCHEMAS = frozenset(("information_schema", "pg_catalog"))
 _AT_ONCE = 10_000
 """Rows that are converted together."""
 _SHOWN = 1_000
@@ -47,8 +50,13 @@ def query(config: Path, sql: str, format: str = "table") -> int:
         with ExitStack() as stack:
             moments = {name: _moment(configuration, tables, name, stack) for name in _tables_in(sql)}
             made = stack.enter_context(connected(moments))
-            if (result := made.sql(sql)) is not None:
-                _print(result.to_arrow_reader(_AT_ONCE), format, output)
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(_answer, made, sql, format, output)
+                try:
+                    running.result()
+                except KeyboardInterrupt:  # DuckDB itself looks for signals too rarely
+                    made.interrupt()
+                    raise
     except BrokenPipeError:
         raise  # as for each command, that is the reader's end of the output
     except _REFUSED as error:
@@ -89,7 +97,12 @@ def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
                 text = f"FROM {', '.join(sorted(names))}"  # each with its alias
                 found += sqlglot.parse_one(text, read="duckdb").find_all(expressions.Table)
     named = dict.fromkeys((each.db, each.name) for each in found if each.db and not each.catalog)
-    return [each for each in named if each[0].casefold() not in ("information_schema", "pg_catalog")]
+    return [each for each in named if each[1] and each[0].casefold() not in _SCHEMAS]
+
+
+def _answer(made: duckdb.DuckDBPyConnection, sql: str, format: str, output: Output) -> None:
+    if (result := made.sql(sql)) is not None:
+        _print(result.to_arrow_reader(_AT_ONCE), format, output)
 
 
 def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
@@ -102,7 +115,8 @@ def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
         for row in values_of(result):
             sys.stdout.write(json_text(dict(zip(names, row, strict=True))) + "\n")
     elif format == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        # Only with "\r\n" as its end of lines does Python 3.11 quote a value with one of both.
+        writer = csv.writer(SimpleNamespace(write=lambda line: sys.stdout.write(line[:-2] + "\n")))
         writer.writerow(names)
         writer.writerows(map(_text, row) for row in values_of(result))
     else:

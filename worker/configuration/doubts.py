@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from handlers.mysql.online_changes import ghosts_of
@@ -19,6 +20,7 @@ def doubts(configuration: Configuration) -> Iterator[str]:
     yield from _shown_ghosts(configuration)
     for number, rule in enumerate(configuration.tables):
         yield from _words_of_sql(number, rule)
+        yield from _gathered(number, rule, configuration)
         yield from _twins(number, rule)
         yield from _unfilled(number, rule, configuration)
         yield from _in_dead_letters(number, rule, configuration)
@@ -77,6 +79,15 @@ def _words_of_sql(number: int, rule: TableRule) -> Iterator[str]:
             f"tables[{number}].match ({rule.match}): in a glob, % is an ordinary character; use * for any "
             "characters"
         )
+
+
+def _gathered(number: int, rule: TableRule, configuration: Configuration) -> Iterator[str]:
+    for into, one in configuration.databases.items():
+        if covers(one.match, rule.match) and not fnmatchcase(into, rule.match.partition(".")[0]):
+            yield (
+                f"tables[{number}] ({rule.match}) is never used: databases.{into} ({one.match}) takes all of "
+                f"its tables, whose rules must match {into}.TABLE"
+            )
 
 
 def _twins(number: int, rule: TableRule) -> Iterator[str]:

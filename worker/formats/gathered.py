@@ -83,8 +83,10 @@ class Gathered:
         self._places = Places(rules)
         self._all = tuple(f"{into}." for into in rules)
         self._decode_many = many_of(format_)
-        # By identity, as the source's changes share their types.
-        self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
+        # By table, and by identity, as the source's changes share their types.
+        self._types: dict[tuple[str, str, int], tuple[Mapping[str, str], Mapping[str, str]]] = {}
+        self._columns: dict[tuple[str, str], Mapping[str, tuple[str, str]]] = {}
+        """Table -> lower-case name -> name and type of each column that one of its databases has."""
         for method in _OPTIONAL:
             if hasattr(format_, method):
                 setattr(self, method, getattr(format_, method))
@@ -101,10 +103,12 @@ class Gathered:
         first = len(into)
         self._format.decode(record, into)
         try:
-            own = self._own(record)
-            if len(into) > first and (place := self._places.of(own.database, own.table)) is not None:
+            own = self._format.explain(record)
+            if isinstance(own, Skip | Apart) or len(into) == first:
+                return
+            if (place := self._places.of(own.database, own.table)) is not None:
                 rows = self._rows(into[first:], own, place.database)
-                into[first:] = [self._formed(each, place.column, own.database) for each in rows]
+                into[first:] = [self._formed(each, place, own) for each in rows]
         except Exception:
             del into[first:]
             raise
@@ -126,10 +130,6 @@ class Gathered:
         place = self._places.of(route.database, route.table)
         return route if place is None else PlainRoute(place.database, route.table)
 
-    def _own(self, record: Record) -> Route:
-        found = self._format.explain(record)
-        return PlainRoute("", "") if isinstance(found, Skip | Apart) else found
-
     def _rows(self, changes: Sequence[Change], own: Route, database: str) -> Iterator[Change]:
         for each in changes:
             if each.op == "truncate":
@@ -145,26 +145,30 @@ class Gathered:
             else:
                 yield each
 
-    def _formed(self, change: Change, column: str, database: str) -> Change:
-        low, key = column.casefold(), change.key_columns
+    def _formed(self, change: Change, place: _Place, own: Route) -> Change:
+        column, low, key = place.column, place.column.casefold(), change.key_columns
         for row in (change.before, change.after, change.types):
             if row is not None and any(name.casefold() == low for name in row):
                 raise UndecodableRecord(f"the table already has a column {column}: set databases.column")
         before, after = (
-            None if row is None else {column: database, **row} for row in (change.before, change.after)
+            None if row is None else {column: own.database, **row} for row in (change.before, change.after)
         )
-        types = None if change.types is None else self._with_column(change.types, column)
+        types = None if change.types is None else self._with_columns(change.types, place, own.table)
         own_key = (column, *key) if key else key
         return replace(change, before=before, after=after, types=types, key_columns=own_key)
 
-    def _with_column(self, types: Mapping[str, str], column: str) -> Mapping[str, str]:
-        known = self._types.get(id(types))
+    def _with_columns(self, types: Mapping[str, str], place: _Place, table: str) -> Mapping[str, str]:
+        """Add the new column, and those that only other databases have. Otherwise a Spark table would be
+        committed at each row whose columns differ from the row before."""
+        known = self._types.get((place.database, table, id(types)))
         if known is not None and known[0] is types:
             return known[1]
-        made: Mapping[str, str] = {column: "varchar(255)", **in_full(types)}
-        if isinstance(types, NativeTypes):
-            # Not a table's whole schema: a column that one database lacks is not dropped in the others.
-            made = NativeTypes(made)
-        if len(self._types) >= _MOST_TYPES:
+        before, every = self._columns.get((place.database, table), {}), in_full(types)
+        own = {name.lower(): (name, text) for name, text in every.items()}
+        self._columns[place.database, table] = seen = {**before, **own}
+        if len(seen) > len(before) or len(self._types) >= _MOST_TYPES:
             self._types.clear()
-        return self._types.setdefault(id(types), (types, made))[1]
+        others = dict(each for name, each in seen.items() if name not in own)
+        # Not a table's whole schema (SchemaTypes): a column that one database lacks is dropped in none.
+        made = NativeTypes({place.column: "varchar(255)", **every, **others})
+        return self._types.setdefault((place.database, table, id(types)), (types, made))[1]

@@ -16,6 +16,7 @@ from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.read.log_heads import Found
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from worker.configuration import Configuration
+from worker.formats.gathered import Places
 from worker.verifying.checking import Check
 from worker.verifying.comparing import OutOfOrder
 from worker.verifying.matching import TooDifferent
@@ -94,7 +95,9 @@ def compare(
     report = Report()
     try:
         with opened_lakes(configuration, say) as lakes, closing(Source(url, Path.cwd())) as source:
-            tables = {table.full_name: table for table in source.tables() if chosen(table.full_name)}
+            places = Places(configuration.databases)
+            own = [table for table in source.tables() if places.of(table.database, table.name) is None]
+            tables = {table.full_name: table for table in own if chosen(table.full_name)}
             job = _Job(configuration, chosen, source, tables, with_waiting, chunk, limit, tell)
             for lake in lakes:
                 if lake.entry.options.mode == "replica":
@@ -127,6 +130,8 @@ def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableRe
                     continue  # no change has arrived yet
                 report.state = "no replica"
                 report.error = "the source has rows, but none was received"
+            elif found[name].database in job.configuration.databases:
+                raise TooDifferent("it has rows of several databases, and is not compared")
             elif name not in tables:
                 if Replica(lake, found[name], with_waiting=job.with_waiting).schema() is None:
                     continue  # a log that outlived its dropped or renamed table

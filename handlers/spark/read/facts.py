@@ -96,7 +96,7 @@ def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple
         files=seen.files,
         bytes=seen.bytes,
         version=seen.version,
-        merged_source_time_ms=(seen.note or {}).get("source_time_ms"),
+        merged_source_time_ms=(seen.note or {}).get("source_time_ms") or None,
     )
     return facts, seen.merged, seen.columns
 
@@ -199,7 +199,7 @@ def _with_packs(facts: Facts, pieces: Sequence[Piece]) -> Facts:
         waiting_segments=facts.waiting_segments + len(pieces),
         waiting_rows=facts.waiting_rows + sum(each.rows for each in pieces),
         waiting_bytes=facts.waiting_bytes + sum(each.size for each in pieces),
-        source_time_ms=max([*times, *filter(None, [facts.source_time_ms])], default=None),
+        source_time_ms=max([*times, facts.source_time_ms or 0]) or None,
     )
 
 
@@ -235,9 +235,9 @@ def _offsets(marks: Marks) -> Mapping[str, Mapping[int, int]]:
 
 
 def _newest(segments: Sequence[Segment], facts: Facts) -> int | None:
-    """The newest source time of these segments and of the table."""
+    """The newest source time of these segments and of the table. None if the source sent none (0)."""
     times = [segment.last_source_ms for segment in segments if segment.last_source_ms is not None]
-    return max([*times, *filter(None, [facts.merged_source_time_ms])], default=None)
+    return max([*times, facts.merged_source_time_ms or 0]) or None
 
 
 def _missing_columns(head: Head, columns: Columns) -> str | None:

@@ -48,6 +48,14 @@ class FilesContract:
         assert files.read(f"{root}/one") == b"first"
         assert [entry.name for entry in files.list(root) if not entry.name.endswith(".crc")] == ["one"]
 
+    def test_a_file_may_be_replaced(self, files: Files, root: str) -> None:
+        files.put(f"{root}/log/other", b"x")
+        for content in (b"a longer first one", b"second", b""):
+            files.replace(f"{root}/log/last", content)
+            assert files.read(f"{root}/log/last") == content
+        names = [entry.name for entry in files.list(f"{root}/log")]
+        assert sorted(name for name in names if not name.endswith(".crc")) == ["last", "other"]
+
     def test_a_listing_has_all_that_was_put_and_nothing_that_was_removed(
         self, files: Files, root: str
     ) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -97,6 +99,14 @@ def test_a_query_reads_how_fresh_each_table_is(folder: Path) -> None:
     assert datetime.fromisoformat(told["read_at"]) >= now - timedelta(milliseconds=1)
 
 
+def test_a_source_that_tells_no_time_is_not_behind(folder: Path) -> None:
+    HandMade(None, folder / "lake").put(row(7, source_time=datetime(1970, 1, 1, tzinfo=UTC)))
+    sql = (
+        "SELECT source_time, merged_source_time, behind_seconds FROM binlane.freshness WHERE mode = 'replica'"
+    )
+    assert set(json.loads(run(folder, sql, "--format", "json")).values()) == {None}
+
+
 def test_a_table_of_the_source_keeps_its_name(tmp_path: Path) -> None:
     HandMade(None, tmp_path / "lake", table="binlane/freshness").put(row(7))
     stage = Stage(tmp_path, None)
@@ -123,6 +133,20 @@ def test_the_output_may_be_cut(folder: Path) -> None:
     assert (ended.stdout, ended.stderr) == ("range\n", "")
 
 
+def test_control_c_ends_a_query_as_any_command(folder: Path) -> None:
+    sql = "COPY (SELECT 1) TO 'begun'; SELECT count(*) FROM range(10000000000) a, range(10000) b"
+    command = [sys.executable, "-m", "binlane", "query", "binlane.yaml", sql]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as ended:
+        try:
+            until = time.monotonic() + 60
+            while not (folder / "begun").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            ended.send_signal(signal.SIGINT)
+            assert (ended.wait(30), ended.communicate()[1]) == (130, b"")
+        finally:
+            ended.kill()
+
+
 def test_numbers_that_are_not_finite_are_no_nulls(folder: Path) -> None:
     sql = "SELECT 'nan'::DOUBLE AS a, {'n': '-inf'::FLOAT} AS b, NULL::DOUBLE AS c, -0.0::DOUBLE AS d"
     assert json.loads(run(folder, sql, "--format", "json")) == {
@@ -137,6 +161,14 @@ def test_times_that_python_does_not_have_are_texts(folder: Path) -> None:
     assert run(folder, sql, "--format", "csv").splitlines()[1] == "2024-01-01T00:00:00.123456789"
     assert run(folder, "SELECT DATE '12000-01-01' AS a", "--format", "csv").splitlines()[1] == "12000-01-01"
     assert "out of range" in run(folder, "SELECT [DATE '12000-01-01'] AS a", code=1)
+
+
+def test_a_line_of_csv_is_one_row_for_each_reader(folder: Path) -> None:
+    sql = "SELECT chr(13) || 'a' AS x, 'b' AS y UNION ALL SELECT chr(13) || chr(10), chr(10)"
+    out = run(folder, sql, "--format", "csv")
+    assert out == 'x,y\n"\ra",b\n"\r\n","\n"\n'
+    rows = list(csv.reader(io.StringIO(out, newline="")))
+    assert rows == [["x", "y"], ["\ra", "b"], ["\r\n", "\n"]]
 
 
 def test_names_that_occur_twice_stay_apart(folder: Path) -> None:
@@ -212,6 +244,13 @@ def test_names_that_duckdb_cannot_keep_apart_are_told(folder: Path, sql: str, re
 )
 def test_statements_about_queries_find_their_tables(folder: Path, sql: str) -> None:
     assert "id" in run(folder, sql).casefold()
+
+
+def test_a_schema_of_the_query_is_no_table(folder: Path) -> None:
+    sql = (
+        "CREATE SCHEMA own; USE own; CREATE TABLE t AS FROM _binlane.shop.orders; SELECT count(*) AS n FROM t"
+    )
+    assert run(folder, f"FROM shop.orders; {sql}", "--format", "csv") == "n\n3\n"
 
 
 def test_duckdb_lists_the_views(folder: Path) -> None:

@@ -89,3 +89,20 @@ def test_no_spark_starts_for_tables_in_folders(
     assert {each["key"]["id"]: each["row"] for each in table_told["differences"]} == {
         "1": "missing", "2": "surplus", "3": "different",
     }  # fmt: skip
+
+
+def test_gathered_tables_are_not_compared(tmp_path: Path, shop: sa.Connection) -> None:
+    """Rows of the other databases would be surplus, and a repair would delete them."""
+    shop.exec_driver_sql("INSERT INTO items VALUES (1, 'n', 1)")
+    for into in ("shops", "shop"):
+        stage = Stage(tmp_path, None)
+        stage.configure([{"match": "*", "handlers": [REPLICA]}])
+        configured = json.loads(stage.config.read_text())
+        configured["databases"] = {into: {"match": "shop*.*"}}
+        stage.config.write_text(json.dumps(configured))
+        path = tmp_path / "lake" / into / "items"
+        deltalake.write_deltalake(path, pa.table({"tenant": ["shop_1"], "id": [7], "name": ["n"]}))
+        code, told = stage.verify(url(shop), f"{into}.*", "--repair")
+        [table] = told["tables"]
+        assert (code, table["table"], table["state"]) == (1, f"{into}.items", "failed")
+        assert table["error"] == "it has rows of several databases, and is not compared"
