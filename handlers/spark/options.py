@@ -185,12 +185,16 @@ class SparkOptions(Options):
             raise ValueError("format iceberg: write namespace.table, such as {database}.{table}")
         if str(self.properties.get("format-version", 2)) not in ("1", "2"):
             raise ValueError("properties: PyIceberg writes format-version 1 and 2")
+        columns = list[str]()
         for text in self.partition_by:
-            if PARTITION.fullmatch(text) is None:
+            if (found := PARTITION.fullmatch(text)) is None:
                 raise ValueError(
                     f"{text!r} is no partition; allowed: a column, years(c), months(c), days(c), hours(c), "
                     "bucket(N, c), truncate(N, c)"
                 )
+            columns.append((found[4] or found[5]).casefold())
+        if len(set(columns)) < len(columns):
+            raise ValueError("partition_by: PyIceberg writes tables with one partition of each column")
 
 
 def _template(text: str, kind: str) -> str:

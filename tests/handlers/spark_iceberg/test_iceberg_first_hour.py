@@ -9,6 +9,7 @@ import pytest
 from iceberg_lab import IcebergLake, change
 from pydantic import ValidationError
 
+from handlers import Batch
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.options import SparkOptions, SparkSection
 
@@ -22,6 +23,8 @@ from handlers.spark.options import SparkOptions, SparkSection
         ({"mode": "replica", "partition_by": ["weeks(a)"]}, "'weeks(a)' is no partition; allowed: a column"),
         ({"mode": "replica", "partition_by": ["bucket(id)"]}, "'bucket(id)' is no partition"),
         ({"mode": "replica", "partition_by": ["bucket(0, id)"]}, "'bucket(0, id)' is no partition"),
+        ({"mode": "replica", "partition_by": ["days(A)", "hours(a)"]}, "one partition of each column"),
+        ({"mode": "replica", "partition_by": ["a", "bucket(4, a)"]}, "one partition of each column"),
         ({"mode": "replica", "properties": {"format-version": 3}}, "PyIceberg writes format-version 1 and 2"),
     ],
 )
@@ -54,6 +57,32 @@ def test_relative_places_begin_at_the_configuration(tmp_path: Path) -> None:
     lake.close()
     assert (tmp_path / "state/catalog.db").exists()
     assert (tmp_path / "ware house/shop/orders/metadata").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("database", "table", "place"),
+    [("shop", "..", "shop/!2E."), ("..", "t", "!2E./t"), ("a/b", "c", "a!2Fb/c"), ("s", "a#b", "s/a!23b")],
+)
+def test_tables_of_any_name_stay_in_the_warehouse(
+    tmp_path: Path, database: str, table: str, place: str
+) -> None:
+    lake = IcebergLake(tmp_path)
+    rows = [{"id": 1, "name": "a"}]
+    lake.handler.handle(Batch(f"{database}.{table}", (change(1, *rows),), database=database, name=table))
+    lake.merge()
+    lake.close()
+    found = lake.catalog.load_table((database, table))
+    assert found.location() == f"{tmp_path}/lake/iceberg/{place}"
+    assert found.scan().to_arrow().to_pylist() == rows
+
+
+def test_a_namespaces_own_location_counts(tmp_path: Path) -> None:
+    lake = IcebergLake(tmp_path)
+    lake.catalog.create_namespace("shop", {"location": f"{tmp_path}/elsewhere"})
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    lake.close()
+    assert lake.table().location() == f"{tmp_path}/elsewhere/orders"
 
 
 def test_a_rest_catalogs_properties_are_its_own() -> None:

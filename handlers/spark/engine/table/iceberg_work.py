@@ -88,6 +88,7 @@ class IcebergWork(TableWork):
             table = self._catalog.connected().create_table_transaction(
                 self._name,
                 schema,
+                location=self._catalog.location_of(self._name),
                 partition_spec=new_partitions(self.options.partition_by, schema),
                 properties={_METADATA: "true"} | of_new_table((), self.options.properties),
             )
