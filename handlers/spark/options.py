@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from string import Formatter
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -78,7 +78,8 @@ class SparkOptions(Options):
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
     ] = "_"
-    """Prefix of the columns that binlane adds (_op, _valid_from ...)."""
+    """Prefix of the columns that binlane adds (_op, _valid_from ...). Default for Iceberg: cdc_. Spark reads no
+    Iceberg table with a column _partition."""
     columns: dict[str, str] = Field(default={})
     """Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type."""
     without_key: Literal["match", "refuse"] = "match"
@@ -104,6 +105,12 @@ class SparkOptions(Options):
     follows."""
     function: Annotated[str, Shaped(r"^[\w.]+:[A-Za-z_]\w*$", "package.module:function")] | None = None
     """With mode: function, package.module:function. It is called as f(frame, batch)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _prefix_for_iceberg(cls, given: Any) -> Any:
+        is_iceberg = isinstance(given, dict) and given.get("format") == "iceberg"
+        return {"prefix": "cdc_", **given} if is_iceberg else given
 
     @field_validator("columns")
     @classmethod

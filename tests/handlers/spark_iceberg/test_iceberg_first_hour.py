@@ -85,6 +85,17 @@ def test_a_namespaces_own_location_counts(tmp_path: Path) -> None:
     assert lake.table().location() == f"{tmp_path}/elsewhere/orders"
 
 
+@pytest.mark.parametrize("mode", ["history", "changelog"])
+def test_no_column_has_a_name_that_spark_refuses(tmp_path: Path, mode: str) -> None:
+    """Spark says: Table column names conflict with names reserved for Iceberg metadata columns."""
+    lake = IcebergLake(tmp_path, mode=mode)
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    lake.close()
+    assert not lake.types().keys() & {"_file", "_pos", "_deleted", "_spec_id", "_partition"}
+    assert "cdc_partition" in lake.types()
+
+
 def test_a_rest_catalogs_properties_are_its_own() -> None:
     given = {"type": "rest", "uri": "http://c", "warehouse": "prod", "s3.path-style-access": True}
     catalog = IcebergCatalog(SparkSection(iceberg={"name": "lake", **given}), Path("/x"))

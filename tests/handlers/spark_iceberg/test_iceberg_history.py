@@ -25,14 +25,14 @@ def _at(seconds: int, offset: int, after: Any, op: str, **more: Any) -> Any:
 
 
 def _versions(lake: IcebergLake) -> list[tuple[Any, ...]]:
-    rows = sorted(lake.rows(), key=lambda row: (row["id"], row["_valid_from"], row["_offset"]))
+    rows = sorted(lake.rows(), key=lambda row: (row["id"], row["cdc_valid_from"], row["cdc_offset"]))
     return [
         (
             row["name"],
-            int(row["_valid_from"].timestamp()),
-            row["_valid_to"] and int(row["_valid_to"].timestamp()),
-            row["_current"],
-            row["_op"],
+            int(row["cdc_valid_from"].timestamp()),
+            row["cdc_valid_to"] and int(row["cdc_valid_to"].timestamp()),
+            row["cdc_current"],
+            row["cdc_op"],
         )
         for row in rows
     ]
@@ -82,7 +82,7 @@ def test_what_an_update_does_not_tell_is_that_of_the_version_before(history: Ice
         told = replace(_at(10 * offset, offset, {"id": 1, "name": name}, "update"), types=types, lacks=None)
         history.take(told)
     history.merge()
-    rows = sorted(history.rows(), key=lambda row: row["_offset"])
+    rows = sorted(history.rows(), key=lambda row: row["cdc_offset"])
     assert [(row["name"], repr(row["f"])) for row in rows] == [("a", "-0.0"), ("b", "-0.0"), ("c", "-0.0")]
 
 

@@ -164,7 +164,7 @@ def test_a_truncate_empties_a_replica_and_ends_a_history(make_lake: MakeLake) ->
         lake.merge()
         rows = lake.rows(f"{mode}.orders")
         assert len(rows) == left + 1
-        assert [row["id"] for row in rows if row.get("_current", True)] == [3]
+        assert [row["id"] for row in rows if row.get("cdc_current", True)] == [3]
 
 
 @pytest.mark.parametrize("sql", ["DROP TABLE orders", "RENAME TABLE orders TO former"])
@@ -193,8 +193,8 @@ def test_a_changelog_keeps_statements_as_rows(make_lake: MakeLake) -> None:
     before = {"id": 1, "name": "a", "n": None}
     lake.take(change(3, {"id": 1, "name": "b", "n": 1}, types, op="update", before=before))
     lake.merge()
-    rows = sorted(lake.rows(), key=lambda row: row["_offset"])
-    assert [(row["_op"], row["n"], row["_before"] and row["_before"]["name"]) for row in rows] == [
+    rows = sorted(lake.rows(), key=lambda row: row["cdc_offset"])
+    assert [(row["cdc_op"], row["n"], row["cdc_before"] and row["cdc_before"]["name"]) for row in rows] == [
         ("insert", None, None),
         ("ddl", None, None),
         ("update", 1, "a"),
