@@ -78,8 +78,8 @@ class SparkOptions(Options):
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
     ] = "_"
-    """Prefix of the columns that binlane adds (_op, _valid_from ...). Default for Iceberg: cdc_. Spark reads no
-    Iceberg table with a column _partition."""
+    """Prefix of the columns that binlane adds (_op, _valid_from ...). For Iceberg, the default is cdc_: Spark
+    reads no Iceberg table with a column _partition."""
     columns: dict[str, str] = Field(default={})
     """Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type."""
     without_key: Literal["match", "refuse"] = "match"
