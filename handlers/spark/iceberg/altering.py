@@ -86,7 +86,8 @@ class Altering:
                 "give the handler another table"
             )
         with self.commit.transaction.update_schema(case_sensitive=False) as update:
-            update.union_by_name(pa.schema([(name, wanted)]))
+            may_be_null = own is None or not self.commit.schema.find_field(own).required
+            update.union_by_name(pa.schema([pa.field(name, wanted, may_be_null)]))
 
     def _type_of(self, column: ddl.Column) -> pa.DataType:
         return in_table(self.overrides.get(column.name.lower(), column_type(column.type).arrow))

@@ -29,7 +29,8 @@ from handlers.spark.table_ref import TableRef
 _EVERY = AlwaysTrue()
 _SUMMARY = "binlane"
 """The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has the
-first and last segment, the snapshot, and the table's sequence number with it."""
+first and last segment, the snapshot, and its sequence number (its time in version 1 of the format)."""
+_LEAST_TIME = 10**12  # milliseconds since 1970; no table has as many commits
 _FILE_BYTES = 128 * 2**20
 """The bytes of rows in memory that become one file."""
 _MOST_MANIFESTS = 20  # each commit adds one or two; then they become one
@@ -42,12 +43,13 @@ def held_in(ref: TableRef, table: Any) -> Held:
     text = None if table is None else table.properties.get(ref.app_id)
     if text is None:
         return Held()
-    first, last, snapshot, sequence = msgspec.json.decode(text)
+    first, last, snapshot, place = msgspec.json.decode(text)
+    of_order = "timestamp_ms" if place > _LEAST_TIME else "sequence_number"
     chain = list(ancestors_of(table.current_snapshot(), table.metadata))
     is_there = any(each.snapshot_id == snapshot for each in chain)
     # If it has expired, the chain ends at those after it.
     has_expired = table.snapshot_by_id(snapshot) is None and chain
-    if is_there or (has_expired and min(each.sequence_number or 0 for each in chain) >= sequence):
+    if is_there or (has_expired and min(getattr(each, of_order) or 0 for each in chain) >= place):
         return Held(first, last)
     raise LostCommit(
         f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "
@@ -97,8 +99,9 @@ class TableCommit:
                 for file in _dataframe_to_data_files(metadata, rows, self._io, producer.commit_uuid, counter):
                     producer.append_data_file(file)
         if note.segment:
-            sequence = getattr(self.transaction.table_metadata, "last_sequence_number", 0)  # of version 2
-            noted = note.first, note.segment, producer.snapshot_id, sequence
+            made: Any = self.transaction.table_metadata.snapshot_by_id(producer.snapshot_id)
+            place = made.sequence_number or made.timestamp_ms
+            noted = note.first, note.segment, producer.snapshot_id, place
             self._noted = {self.ref.app_id: msgspec.json.encode(noted).decode()}
 
     def commit(self, properties: Mapping[str, str] = {}) -> None:

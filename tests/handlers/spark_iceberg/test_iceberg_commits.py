@@ -119,7 +119,11 @@ def test_rows_of_others_stay(lake: IcebergLake) -> None:
     assert lake.rows() == _rows(1, 100, 2)
 
 
-def test_a_table_remembers_its_segments_when_their_snapshots_have_expired(lake: IcebergLake) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_table_remembers_its_segments_when_their_snapshots_have_expired(
+    make_lake: MakeLake, version: int
+) -> None:
+    lake = make_lake(properties={"format-version": version})
     _take(lake, 1)
     lake.merge()
     _append(lake, 100)
@@ -153,7 +157,11 @@ def test_a_table_that_is_set_back_is_noticed(
     assert [row["id"] for row in lake.rows()] == [1, 100][: 1 + is_written_since]
 
 
-def test_a_table_that_is_set_back_is_noticed_though_the_snapshot_has_expired(lake: IcebergLake) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_table_that_is_set_back_is_noticed_though_the_snapshot_has_expired(
+    make_lake: MakeLake, version: int
+) -> None:
+    lake = make_lake(properties={"format-version": version})
     for number in (1, 2):
         _take(lake, number)
         lake.merge()

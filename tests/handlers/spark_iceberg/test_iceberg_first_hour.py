@@ -11,7 +11,11 @@ from pydantic import ValidationError
 
 from handlers import Batch
 from handlers.spark.iceberg.catalog import IcebergCatalog
+from handlers.spark.locations import Locations
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions, SparkSection
+from handlers.spark.read.in_duckdb import read
+from handlers.spark.read.moment import Source
 
 
 @pytest.mark.parametrize(
@@ -94,6 +98,13 @@ def test_no_column_has_a_name_that_spark_refuses(tmp_path: Path, mode: str) -> N
     lake.close()
     assert not lake.types().keys() & {"_file", "_pos", "_deleted", "_spec_id", "_partition"}
     assert "cdc_partition" in lake.types()
+
+
+def test_the_commands_that_read_delta_tables_name_the_catalog(tmp_path: Path) -> None:
+    options = SparkOptions.model_validate({"mode": "replica", "format": "iceberg"})
+    ref = Locations(options, SparkSection(), tmp_path).ref("shop", "orders")
+    with pytest.raises(RuntimeError, match=r"`shop`\.`orders` is an Iceberg table: its catalog shows it"):
+        read(Source(LocalFiles(), ref, "cdc_"))
 
 
 def test_a_rest_catalogs_properties_are_its_own() -> None:

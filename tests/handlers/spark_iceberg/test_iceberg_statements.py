@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from iceberg_lab import IcebergLake, change
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, NestedField, StringType
 
 from handlers import Rejected
 
@@ -209,3 +211,19 @@ def test_a_statement_that_was_followed_is_not_repeated(two: IcebergLake) -> None
         statement = change(3, None, None, op="ddl", sql="ALTER TABLE orders DROP COLUMN n")
         assert sink._work.following.follow(statement, ("id",), ()).done == ()
     assert two.rows()[0] == {"id": 1, "name": "a", "n": 7}
+
+
+def test_a_required_column_of_somebody_else_stays_required(lake: IcebergLake) -> None:
+    lake.catalog.create_namespace("shop")
+    number = NestedField(1, "id", IntegerType(), required=True)
+    schema = Schema(number, NestedField(2, "name", StringType()), identifier_field_ids=[1])
+    lake.catalog.create_table("shop.orders", schema)
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    _ddl(lake, 2, "ALTER TABLE orders MODIFY id bigint, ADD COLUMN n int DEFAULT 7")
+    lake.take(
+        change(3, {"id": 2**40, "name": "b", "n": 8}, {"id": "bigint", "name": "varchar(9)", "n": "int"})
+    )
+    lake.merge()
+    assert lake.rows() == [{"id": 1, "name": "a", "n": 7}, {"id": 2**40, "name": "b", "n": 8}]
+    assert [each.required for each in lake.table().schema().fields] == [True, False, False]
