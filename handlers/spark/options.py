@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from string import Formatter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -77,9 +77,9 @@ class SparkOptions(Options):
     {database}.{table}."""
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
-    ] = "_"
-    """Prefix of the columns that binlane adds (_op, _valid_from ...). For Iceberg, the default is cdc_: Spark
-    reads no Iceberg table with a column _partition."""
+    ] = Field(default_factory=lambda given: "cdc_" if given.get("format") == "iceberg" else "_")
+    """Prefix of the columns that binlane adds (_op, _valid_from ...). Spark reads no Iceberg table with a
+    column _partition. Default: _, and cdc_ for Iceberg."""
     columns: dict[str, str] = Field(default={})
     """Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type."""
     without_key: Literal["match", "refuse"] = "match"
@@ -105,12 +105,6 @@ class SparkOptions(Options):
     follows."""
     function: Annotated[str, Shaped(r"^[\w.]+:[A-Za-z_]\w*$", "package.module:function")] | None = None
     """With mode: function, package.module:function. It is called as f(frame, batch)."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _prefix_for_iceberg(cls, given: Any) -> Any:
-        is_iceberg = isinstance(given, dict) and given.get("format") == "iceberg"
-        return {"prefix": "cdc_", **given} if is_iceberg else given
 
     @field_validator("columns")
     @classmethod
@@ -192,16 +186,15 @@ class SparkOptions(Options):
             raise ValueError("format iceberg: write namespace.table, such as {database}.{table}")
         if str(self.properties.get("format-version", 2)) not in ("1", "2"):
             raise ValueError("properties: PyIceberg writes format-version 1 and 2")
-        columns = list[str]()
+        columns = set[str]()
         for text in self.partition_by:
-            if (found := PARTITION.fullmatch(text)) is None:
+            found = PARTITION.fullmatch(text)
+            if found is None or (column := (found[4] or found[5]).casefold()) in columns:
                 raise ValueError(
-                    f"{text!r} is no partition; allowed: a column, years(c), months(c), days(c), hours(c), "
-                    "bucket(N, c), truncate(N, c)"
+                    f"{text!r} is no partition, or the second of its column; allowed: a column, years(c), "
+                    "months(c), days(c), hours(c), bucket(N, c), truncate(N, c)"
                 )
-            columns.append((found[4] or found[5]).casefold())
-        if len(set(columns)) < len(columns):
-            raise ValueError("partition_by: PyIceberg writes tables with one partition of each column")
+            columns.add(column)
 
 
 def _template(text: str, kind: str) -> str:

@@ -30,7 +30,6 @@ _EVERY = AlwaysTrue()
 _SUMMARY = "binlane"
 """The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has the
 first and last segment, the snapshot, and its sequence number (its time in version 1 of the format)."""
-_LEAST_TIME = 10**12  # milliseconds since 1970; no table has as many commits
 _FILE_BYTES = 128 * 2**20
 """The bytes of rows in memory that become one file."""
 _MOST_MANIFESTS = 20  # each commit adds one or two; then they become one
@@ -44,7 +43,7 @@ def held_in(ref: TableRef, table: Any) -> Held:
     if text is None:
         return Held()
     first, last, snapshot, place = msgspec.json.decode(text)
-    of_order = "timestamp_ms" if place > _LEAST_TIME else "sequence_number"
+    of_order = "timestamp_ms" if place > 10**12 else "sequence_number"
     chain = list(ancestors_of(table.current_snapshot(), table.metadata))
     is_there = any(each.snapshot_id == snapshot for each in chain)
     # If it has expired, the chain ends at those after it.

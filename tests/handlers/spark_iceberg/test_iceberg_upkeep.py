@@ -78,3 +78,14 @@ def test_old_snapshots_go_with_their_files_but_not_those_of_tags(lake: IcebergLa
     lake.take(change(3, {"id": 1, "name": "3"}), change(4, {"id": 1, "name": "4"}))
     lake.merge()
     assert lake.rows() == [{"id": 1, "name": "4"}]
+
+
+def test_files_stay_that_another_table_may_need(make_lake: MakeLake) -> None:
+    """Spark's `snapshot` makes a table of another one's files, and sets gc.enabled to false."""
+    lake = make_lake(properties={"gc.enabled": False})
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+    time.sleep(0.05)
+    _sink(lake).merges.vacuum(0.01)
+    assert (len(lake.table().snapshots()), len(_data(lake))) == (3, 3)
