@@ -28,8 +28,8 @@ from handlers.spark.table_ref import TableRef
 
 _EVERY = AlwaysTrue()
 _SUMMARY = "binlane"
-"""The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has the
-first and last segment, the snapshot, and its sequence number (its time in version 1 of the format)."""
+"""The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has four
+numbers: first and last segment, snapshot, sequence number. Version 1 of the format has times instead."""
 _FILE_BYTES = 128 * 2**20
 """The bytes of rows in memory that become one file."""
 _MOST_MANIFESTS = 20  # each commit adds one or two; then they become one
