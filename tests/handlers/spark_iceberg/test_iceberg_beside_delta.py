@@ -37,7 +37,7 @@ class _Stream:
     def batch(self) -> list[Change]:
         if self._chance.random() < 0.25:
             return [self._statement()]
-        return [self._row() for _ in range(self._chance.randint(1, 8))]
+        return [one for _ in range(self._chance.randint(1, 8)) for one in self._row()]
 
     def _timed(self, one: Change) -> Change:
         return replace(one, source_time_ms=one.source_time_ms + 1000 * self._chance.choice((0, 0, 0, -5, 5)))
@@ -78,31 +78,36 @@ class _Stream:
             return self._chance.choice([0.0, -0.0, 1.5, None])
         return self._chance.choice(["", "a", "b", None] if "char" in kind else [1, 2, None])
 
-    def _row(self) -> Change:
+    def _row(self) -> Iterator[Change]:
         self._offset += 1
         number, types = self._chance.randint(0, 5), dict(self._types)
         known = self._rows.get(number)
         new = {name: number if name == "id" else self._value(kind) for name, kind in types.items()}
+        what = self._chance.random()
         if known is None:
             self._rows[number] = new
             op = self._chance.choice(("insert", "insert", "snapshot"))
-            return self._timed(change(self._offset, new, types, op=op))
-        what = self._chance.random()
-        if what < 0.2:
-            return self._timed(change(self._offset, None, types, op="delete", before=self._rows.pop(number)))
-        if what < 0.3:
-            return self._timed(change(self._offset, dict(known), types, op="snapshot"))
-        if what < 0.5:
+            yield self._timed(change(self._offset, new, types, op=op))
+        elif what < 0.2:
+            before = self._rows.pop(number)
+            yield self._timed(change(self._offset, None, types, op="delete", before=before))
+        elif what < 0.3:
+            yield self._timed(change(self._offset, dict(known), types, op="snapshot"))
+        elif what < 0.5:
             told = {name: value for name, value in new.items() if name == "id" or self._chance.random() < 0.4}
             self._rows[number] = known | told
             one = change(self._offset, told, types, op="update", before={"id": number})
-            return self._timed(replace(one, lacks=None) if told.keys() < types.keys() else one)
-        if what < 0.6 and (other := number + 10) not in self._rows:
-            self._rows[other] = {**new, "id": other}
+            yield self._timed(replace(one, lacks=None) if told.keys() < types.keys() else one)
+        elif what < 0.6 and (other := number + 10) not in self._rows:
+            moved = self._rows[other] = {**new, "id": other}
             before = self._rows.pop(number)
-            return self._timed(change(self._offset, {**new, "id": other}, types, op="update", before=before))
-        self._rows[number] = new
-        return self._timed(change(self._offset, new, types, op="update", before=known))
+            gone = change(self._offset, None, types, op="delete", before=before)
+            yield self._timed(replace(gone, moves_key=True))
+            come = change(self._offset, moved, types)
+            yield self._timed(replace(come, index=1, moves_key=True))
+        else:
+            self._rows[number] = new
+            yield self._timed(change(self._offset, new, types, op="update", before=known))
 
 
 @pytest.fixture
