@@ -9,7 +9,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 SUITES="tests/handlers/spark_delta tests/handlers/spark_ddl tests/handlers/spark_log tests/handlers/spark_view
-    tests/handlers/spark_engine tests/handlers/spark_pieces tests/handlers/spark_runtime tests/test_jars.py"
+    tests/handlers/spark_engine tests/handlers/spark_pieces tests/handlers/spark_runtime tests/test_jars.py
+    tests/handlers/spark_iceberg/test_iceberg_by_spark.py"
 CONNECT="tests/handlers/spark_runtime/test_connect_sessions.py tests/handlers/spark_runtime/test_connect_frames.py"
 
 say() { printf 'matrix: %s\n' "$*" >&2; }

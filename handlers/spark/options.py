@@ -77,8 +77,9 @@ class SparkOptions(Options):
     {database}.{table}."""
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
-    ] = "_"
-    """Prefix of the columns that binlane adds (_op, _valid_from ...)."""
+    ] = Field(default_factory=lambda given: "cdc_" if given.get("format") == "iceberg" else "_")
+    """Prefix of the columns that binlane adds (_op, _valid_from ...). Spark reads no Iceberg table with a
+    column _partition. Default: _, and cdc_ for Iceberg."""
     columns: dict[str, str] = Field(default={})
     """Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type."""
     without_key: Literal["match", "refuse"] = "match"
@@ -185,12 +186,15 @@ class SparkOptions(Options):
             raise ValueError("format iceberg: write namespace.table, such as {database}.{table}")
         if str(self.properties.get("format-version", 2)) not in ("1", "2"):
             raise ValueError("properties: PyIceberg writes format-version 1 and 2")
+        columns = set[str]()
         for text in self.partition_by:
-            if PARTITION.fullmatch(text) is None:
+            found = PARTITION.fullmatch(text)
+            if found is None or (column := (found[4] or found[5]).casefold()) in columns:
                 raise ValueError(
-                    f"{text!r} is no partition; allowed: a column, years(c), months(c), days(c), hours(c), "
-                    "bucket(N, c), truncate(N, c)"
+                    f"{text!r} is no partition, or the second of its column; allowed: a column, years(c), "
+                    "months(c), days(c), hours(c), bucket(N, c), truncate(N, c)"
                 )
+            columns.add(column)
 
 
 def _template(text: str, kind: str) -> str:

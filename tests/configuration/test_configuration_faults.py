@@ -312,8 +312,8 @@ def test_what_an_iceberg_table_cannot_have_is_refused(faults: Faults) -> None:
     handler = "{type: spark, mode: replica, format: iceberg, partition_by: [weeks(a)]}"
     [told] = faults(f"tables: [{{match: '*', handlers: [{handler}]}}]")
     assert told == (
-        "shop.yaml:5: tables[0].handlers[0]: 'weeks(a)' is no partition; allowed: a column, years(c), "
-        "months(c), days(c), hours(c), bucket(N, c), truncate(N, c)"
+        "shop.yaml:5: tables[0].handlers[0]: 'weeks(a)' is no partition, or the second of its column; "
+        "allowed: a column, years(c), months(c), days(c), hours(c), bucket(N, c), truncate(N, c)"
     )
 
 

@@ -66,6 +66,7 @@ class IcebergReplay(Replay):
         return {
             "type": "spark",
             "format": "iceberg",
+            "prefix": "_",
             "name": name,
             **_HANDLERS[name],
             "table": f"{name}-{{database}}.{{table}}",

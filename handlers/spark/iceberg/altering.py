@@ -23,6 +23,7 @@ from handlers.spark.rows.column_types import column_type
 from handlers.spark.rows.conversions import array_of, fitting
 from handlers.spark.rows.shape import TIME
 
+_DROPPED = "binlane: the source has dropped this column"
 _SPELLED = ("time", "set", "binary")  # their values may change although Iceberg's type does not
 
 
@@ -48,7 +49,7 @@ class Altering:
                 match one:
                     case pa.Field():
                         self._hold(one.name, in_table(one.type))
-                    case ddl.AddColumn(column=column) if self._own(column.name) is None:
+                    case ddl.AddColumn(column=column):
                         self._add(column)
                     case ddl.ModifyColumn(column=column) if (own := self._own(column.name)) is not None:
                         self._modify(own, column)
@@ -56,7 +57,7 @@ class Altering:
                         with self.commit.transaction.update_schema() as update:
                             update.rename_column((own,), new)
                         self._values |= {new: self._values.pop(own)} if own in self._values else {}
-                    case ddl.DropColumn(name=name) if (own := self._own(name)) and self.history is None:
+                    case ddl.DropColumn(name=name) if (own := self._own(name)) is not None:
                         self._drop(own)
                     case ddl.TruncateTable() | ddl.DropTable():
                         self._is_emptied = True
@@ -85,23 +86,35 @@ class Altering:
                 "give the handler another table"
             )
         with self.commit.transaction.update_schema(case_sensitive=False) as update:
-            update.union_by_name(pa.schema([(name, wanted)]))
+            may_be_null = own is None or not self.commit.schema.find_field(own).required
+            update.union_by_name(pa.schema([pa.field(name, wanted, may_be_null)]))
 
     def _type_of(self, column: ddl.Column) -> pa.DataType:
         return in_table(self.overrides.get(column.name.lower(), column_type(column.type).arrow))
 
     def _add(self, column: ddl.Column) -> None:
+        own, name = self._own(column.name), column.name
+        if own is not None:
+            if self.commit.schema.find_field(name := own).doc != _DROPPED:
+                return  # rows have brought it
+            with self.commit.transaction.update_schema() as update:
+                update.update_column((name,), doc="")
+            self._values[name] = pa.scalar(None, self._type_of(column))  # current versions lose the former's
         self._hold(column.name, self._type_of(column))
         if (value := default_value(column, self.time_ms)) is not None:
             override = self.overrides.get(column.name.lower())
             kind = column_type(column.type) if override is None else fitting(override)
-            [self._values[column.name]] = array_of([value], kind).cast(self._type_of(column))
+            [self._values[name]] = array_of([value], kind).cast(self._type_of(column))
         elif (
             column.numbered or column.generated or getattr(column.default, "kind", "") == "expression"
         ) and self.commit.files():
             raise ValueError(f"only the source knows the values of {column.name} in rows that exist")
 
     def _drop(self, own: str) -> None:
+        if self.history is not None:
+            with self.commit.transaction.update_schema() as update:
+                update.update_column((own,), doc=_DROPPED)
+            return
         metadata, number = self.commit.transaction.table_metadata, self.commit.schema.find_field(own).field_id
         layouts = (*metadata.partition_specs, *metadata.sort_orders)  # also earlier ones: files may have them
         if any(each.source_id == number for layout in layouts for each in layout.fields):
@@ -131,11 +144,11 @@ class Altering:
         columns, schema = [], arrow_schema(self.commit.schema)
         for own, wanted in zip(self.commit.schema.fields, schema, strict=True):
             if own.field_id in names:
-                columns.append(ended.get(own.name, there.column(names[own.field_id])).cast(wanted.type))
+                kept = ended.get(own.name, there.column(names[own.field_id])).cast(wanted.type)
             else:
-                null = pa.scalar(None, wanted.type)
-                values = pa.repeat(self._values.get(own.name, null), len(there))
-                columns.append(pc.if_else(is_current, values, null))
+                kept = pa.nulls(len(there), wanted.type)
+            value = self._values.get(own.name)
+            columns.append(kept if value is None else pc.if_else(is_current, value.cast(wanted.type), kept))
         return pa.table(columns, schema=schema)
 
 

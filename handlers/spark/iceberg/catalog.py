@@ -12,6 +12,7 @@ from handlers.api import TargetUnavailable
 from handlers.spark.delta.statements import of_new_table
 from handlers.spark.locations import location
 from handlers.spark.options import SparkSection
+from handlers.spark.table_ref import path_safe
 
 logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it reports each table that it reads with PyArrow
 _AWAY = re.compile(
@@ -40,9 +41,10 @@ class IcebergCatalog:
         kind = given.get("type", "")
         if kind == "sql" and "uri" in given:
             given = {"pool_pre_ping": "true", **given, "uri": _database(given["uri"], folder)}
+        self._warehouse: str | None = None
         if kind in ("sql", "hive", "glue", "dynamodb"):  # a REST catalog has its own warehouse
             own = f"{section.warehouse.rstrip('/')}/iceberg"
-            given["warehouse"] = location(given.get("warehouse", own).rstrip("/"), folder)
+            given["warehouse"] = self._warehouse = location(given.get("warehouse", own).rstrip("/"), folder)
         self._given = given
         self._lock = threading.Lock()  # guards the next
         self._loaded: Any = None
@@ -58,6 +60,14 @@ class IcebergCatalog:
         # PyIceberg would repeat a refused commit on top of the other writer's, which may have the same rows.
         table.metadata.properties["commit.retry.num-retries"] = "0"
         return table
+
+    def location_of(self, name: tuple[str, ...]) -> str | None:
+        """Return where to create a table, whatever its name is. None: the catalog decides."""
+        if self._warehouse is None:
+            return None
+        properties = self.connected().load_namespace_properties(name[:-1])
+        above = properties.get("location", f"{self._warehouse}/{path_safe('.'.join(name[:-1]))}")
+        return f"{above.rstrip('/')}/{path_safe(name[-1])}"
 
     def connected(self) -> Any:
         """Return PyIceberg's catalog."""

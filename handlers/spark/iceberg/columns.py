@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -9,10 +10,12 @@ from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, schema_to_pyarrow,
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.transforms import parse_transform
+from pyiceberg.types import DoubleType, FloatType
 
 from handlers.spark.delta.arrow_rows import holds_all
 from handlers.spark.options import PARTITION
 
+_OF_STRUCTS = re.compile("list<struct<|, struct<")
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
@@ -52,8 +55,30 @@ def new_partitions(texts: Sequence[str], schema: Schema) -> PartitionSpec:
         if (own := names.get((column or plain).casefold())) is not None:
             kind = parse_transform((time or (f"{sized}[{size}]" if sized else "identity")).lower())
             name = own.name if plain else f"{own.name}_{(time or sized).lower()}"
+            while not plain and name.casefold() in names:
+                name += "_partition"
             fields.append(PartitionField(own.field_id, 1000 + len(fields), kind, name))
     return PartitionSpec(*fields)
+
+
+def unfit(schema: Schema, partitions: PartitionSpec, names: Sequence[str] = ()) -> str:
+    """Return why a commit of rows with these columns would fail, or change values. Empty if it would not."""
+    for spelled in ([each.name for each in schema.fields], names):
+        known = {name.casefold(): name for name in spelled}
+        for name in spelled:
+            if known[name.casefold()] != name or name.lower().startswith("_binlane_"):
+                return f"{name!r} is also another column, if case is ignored, or one of binlane's queries"
+    for field in schema.fields:
+        if _OF_STRUCTS.search(kind := str(field.field_type)):
+            return f"column {field.name!r} is {kind}, and PyIceberg turns its nulls into empty values"
+    for part in partitions.fields:
+        source, how = schema.find_field(part.source_id), part.transform
+        is_float = isinstance(
+            source.field_type, FloatType | DoubleType
+        )  # PyIceberg splits -0.0 and NaN wrongly
+        if str(how) != "void" and (is_float or not how.can_transform(source.field_type)):
+            return f"{source.name} is {source.field_type}, which cannot be partitioned by {how}"
+    return ""
 
 
 def lacking(table: pa.Schema, rows: pa.Schema) -> list[str]:

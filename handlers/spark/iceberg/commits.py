@@ -15,21 +15,24 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
-from pyiceberg.table import Transaction
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
 
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.iceberg.columns import arrow_schema
+from handlers.spark.iceberg.columns import arrow_schema, unfit
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.table_ref import TableRef
 
 _EVERY = AlwaysTrue()
 _SUMMARY = "binlane"
-"""The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has the
-first and last segment, the snapshot, and the table's sequence number with it."""
+"""The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has four
+numbers: first and last segment, snapshot, sequence number. Version 1 of the format has times instead."""
 _FILE_BYTES = 128 * 2**20
 """The bytes of rows in memory that become one file."""
+_MOST_MANIFESTS = 20  # each commit adds one or two; then they become one
 
 
 def held_in(ref: TableRef, table: Any) -> Held:
@@ -39,12 +42,13 @@ def held_in(ref: TableRef, table: Any) -> Held:
     text = None if table is None else table.properties.get(ref.app_id)
     if text is None:
         return Held()
-    first, last, snapshot, sequence = msgspec.json.decode(text)
+    first, last, snapshot, place = msgspec.json.decode(text)
+    of_order = "timestamp_ms" if place > 10**12 else "sequence_number"
     chain = list(ancestors_of(table.current_snapshot(), table.metadata))
     is_there = any(each.snapshot_id == snapshot for each in chain)
     # If it has expired, the chain ends at those after it.
     has_expired = table.snapshot_by_id(snapshot) is None and chain
-    if is_there or (has_expired and min(each.sequence_number or 0 for each in chain) >= sequence):
+    if is_there or (has_expired and min(getattr(each, of_order) or 0 for each in chain) >= place):
         return Held(first, last)
     raise LostCommit(
         f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "
@@ -80,11 +84,13 @@ class TableCommit:
         return scan.to_table([file]).cast(arrow_schema(schema or self.schema))
 
     def replace(self, removed: Sequence[Any], added: Iterable[pa.Table], note: CommitNote) -> None:
-        """Put rows in place of files, in one snapshot with the note."""
-        summary = {_SUMMARY: note.to_json(self.ref.app_id)}
-        update = self.transaction.update_snapshot(snapshot_properties=summary)
-        producer = update.overwrite() if removed else update.fast_append()
+        """Put rows in place of files, in one snapshot with the note. Raises ValueError if `unfit`."""
         metadata, counter = self.transaction.table_metadata, itertools.count()
+        if why := unfit(metadata.schema(), metadata.spec()):
+            raise ValueError(why)
+        summary = {_SUMMARY: note.to_json(self.ref.app_id)}
+        kind = Operation.OVERWRITE if removed else Operation.APPEND
+        producer = _Replacing(kind, self.transaction, self._io, snapshot_properties=summary)
         with producer:
             for each in removed:
                 producer.delete_data_file(each.file)
@@ -92,8 +98,9 @@ class TableCommit:
                 for file in _dataframe_to_data_files(metadata, rows, self._io, producer.commit_uuid, counter):
                     producer.append_data_file(file)
         if note.segment:
-            sequence = getattr(self.transaction.table_metadata, "last_sequence_number", 0)  # of version 2
-            noted = note.first, note.segment, producer.snapshot_id, sequence
+            made: Any = self.transaction.table_metadata.snapshot_by_id(producer.snapshot_id)
+            place = made.sequence_number or made.timestamp_ms
+            noted = note.first, note.segment, producer.snapshot_id, place
             self._noted = {self.ref.app_id: msgspec.json.encode(noted).decode()}
 
     def commit(self, properties: Mapping[str, str] = {}) -> None:
@@ -103,8 +110,27 @@ class TableCommit:
         try:
             self.transaction.commit_transaction()
         except (CommitFailedException, TableAlreadyExistsError) as error:
-            # Its files stay: who knows whether an answer was lost before.
             raise MergeConflict(f"{self.ref}: {str(error).splitlines()[0]}") from error
+
+
+class _Replacing(_OverwriteFiles):
+    """PyIceberg's change of files, with two other rules."""
+
+    def _process_manifests(self, manifests: list[Any]) -> list[Any]:
+        """Combine manifests, without those that only tell of files which earlier commits removed."""
+        own, layouts = self.snapshot_id, self._transaction.table_metadata.partition_specs
+        data = [each for each in manifests if each.content == ManifestContent.DATA]
+        live = [
+            m for m in data if m.has_added_files() or m.has_existing_files() or m.added_snapshot_id == own
+        ]
+        # PyIceberg cannot write a manifest again if somebody has dropped a column of its partitions.
+        can = all(self.schema().find_column_name(one.source_id) for each in layouts for one in each.fields)
+        most = TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
+        merged = _ManifestMergeManager(most, _MOST_MANIFESTS, can, self).merge_manifests(live)
+        return [*merged, *(each for each in manifests if each.content != ManifestContent.DATA)]
+
+    def _clean_all_uncommitted(self) -> None:
+        """Keep the files of a refused commit: it may have been made, if a proxy has sent it twice."""
 
 
 def _packed(added: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import sqlglot
 from pyiceberg import expressions
 
+from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.delta.modes.bringing import NUMBER, Bringing
 from handlers.spark.delta.modes.history import CHANGES, UNTIL, History
@@ -51,11 +52,12 @@ class _Merging:
         is_history, key = self.options.mode == "history", self.what.shape.key
         if not is_history:
             changes = cast(pa.Table, newest_of(changes, key))  # segments have no null in a key
-        wanted = changes.select(key)
+        schema = arrow_schema(self.commit.schema)
+        own = [schema.field(find(schema.names, name) or name) for name in key]  # `lacking` has found them
+        wanted = changes.select(key).rename_columns([each.name for each in own]).cast(pa.schema(own))
         numbers = pa.array(range(1, len(changes) + 1), pa.int64())
         self.engine.register(CHANGES, changes.append_column(NUMBER, numbers))
         self.engine.register(_WANTED, wanted)
-        schema = arrow_schema(self.commit.schema)
         known, touched = [schema.empty_table()], list[tuple[Any, pa.Array]]()
         for file in self.commit.files(_among(wanted)) if len(wanted) else ():
             rows = self.commit.rows(file)

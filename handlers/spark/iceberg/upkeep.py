@@ -16,11 +16,11 @@ _MOST_SNAPSHOTS = 1_000  # each commit writes a list of all
 
 def expire(table: Any, retention: float, load: Callable[[], Any]) -> None:
     """Remove snapshots older than `retention` seconds, and all but the newest 1,000, with files that no other
-    snapshot needs. Branches and tags keep theirs."""
+    snapshot needs. Branches and tags keep theirs. With `gc.enabled` false, nothing is removed."""
     heads = {each.snapshot_id for each in table.refs().values()}
     times = sorted(one.timestamp_ms for one in table.snapshots() if one.snapshot_id not in heads)[::-1]
     oldest = max((time.time() - retention) * 1000, *times[_MOST_SNAPSHOTS : _MOST_SNAPSHOTS + 1], 0)
-    if not times or times[-1] >= oldest:
+    if not times or times[-1] >= oldest or table.properties.get("gc.enabled", "").lower() == "false":
         return
     before = _files(table)
     table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(oldest / 1000, UTC)).commit()

@@ -16,6 +16,7 @@ from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.data_files import OnlySpark, dataset_of, parquet_dataset
 from handlers.spark.delta.log_actions import Snapshot
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
+from handlers.spark.locations import ICEBERG
 from handlers.spark.log.segment_file import Head
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.log_heads import Shared, head_of, log_of, shown_shape
@@ -76,6 +77,8 @@ def moment_of(source: Source, name: str) -> Iterator[Moment]:
 def _look(source: Source, name: str, stack: ExitStack) -> Moment:
     files, ref, prefix, with_waiting = source
     if ref.path is None:
+        if f"/{ICEBERG}/" in ref.log_folder:
+            raise RuntimeError(f"{ref} is an Iceberg table: its catalog shows it, say in PyIceberg")
         raise OnlySpark(str(ref), "is in a catalog")
     if ref.path == ref.log_folder:
         return _plain_files(files, ref.path, name, stack)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from iceberg_lab import IcebergLake, change
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 
 from handlers import TargetUnavailable
 from handlers.spark.delta.commits.commit_notes import CommitNote, read_note
@@ -118,7 +119,11 @@ def test_rows_of_others_stay(lake: IcebergLake) -> None:
     assert lake.rows() == _rows(1, 100, 2)
 
 
-def test_a_table_remembers_its_segments_when_their_snapshots_have_expired(lake: IcebergLake) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_table_remembers_its_segments_when_their_snapshots_have_expired(
+    make_lake: MakeLake, version: int
+) -> None:
+    lake = make_lake(properties={"format-version": version})
     _take(lake, 1)
     lake.merge()
     _append(lake, 100)
@@ -152,7 +157,11 @@ def test_a_table_that_is_set_back_is_noticed(
     assert [row["id"] for row in lake.rows()] == [1, 100][: 1 + is_written_since]
 
 
-def test_a_table_that_is_set_back_is_noticed_though_the_snapshot_has_expired(lake: IcebergLake) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_table_that_is_set_back_is_noticed_though_the_snapshot_has_expired(
+    make_lake: MakeLake, version: int
+) -> None:
+    lake = make_lake(properties={"format-version": version})
     for number in (1, 2):
         _take(lake, number)
         lake.merge()
@@ -219,6 +228,43 @@ def test_a_commit_whose_answer_is_lost_is_made_once(make_lake: MakeLake, tmp_pat
     assert [row["id"] for row in lake.rows()] == [1, 2, 3, 4, 5]
     assert Forgetful._calls
     assert lake.status()["error"] is None
+
+
+class SentTwice(SqlCatalog):
+    """Makes commits, and refuses every second one: a proxy has lost the answer, and sends it again."""
+
+    _calls = 0
+
+    def commit_table(self, *args: Any, **kwargs: Any) -> Any:
+        answer = super().commit_table(*args, **kwargs)
+        SentTwice._calls += 1
+        if SentTwice._calls % 2 == 0:
+            raise CommitFailedException("409: branch main has changed")
+        return answer
+
+
+def test_files_of_a_refused_commit_stay_because_it_may_have_been_made(
+    make_lake: MakeLake, tmp_path: Path
+) -> None:
+    own = f"{SentTwice.__module__}.{SentTwice.__qualname__}"
+    place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": str(tmp_path / "lake")}
+    lake = make_lake(catalog={"type": "", "py-catalog-impl": own, **place})
+    for number in range(1, 6):
+        _take(lake, number)
+        lake.merge()
+    lake.catalog_properties = {"type": "sql", "uri": "sqlite:///catalog.db"}
+    assert lake.rows() == _rows(1, 2, 3, 4, 5)
+    assert SentTwice._calls
+
+
+def test_manifests_stay_few_however_many_commits_there_are(lake: IcebergLake) -> None:
+    for number in range(50):
+        _take(lake, number if number % 2 else 1)  # files are added, and some are replaced
+        lake.merge()
+        table = lake.table()
+        assert len(table.current_snapshot().manifests(table.io)) < 22
+    assert lake.rows() == sorted(_rows(*range(1, 50, 2)), key=repr)
+    assert int(table.current_snapshot().summary["total-records"]) == 25
 
 
 def test_batches_wait_for_a_catalog_that_is_away(

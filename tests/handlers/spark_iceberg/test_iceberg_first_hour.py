@@ -9,8 +9,13 @@ import pytest
 from iceberg_lab import IcebergLake, change
 from pydantic import ValidationError
 
+from handlers import Batch
 from handlers.spark.iceberg.catalog import IcebergCatalog
+from handlers.spark.locations import Locations
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions, SparkSection
+from handlers.spark.read.in_duckdb import read
+from handlers.spark.read.moment import Source
 
 
 @pytest.mark.parametrize(
@@ -19,9 +24,14 @@ from handlers.spark.options import SparkOptions, SparkSection
         ({"mode": "function", "function": "a:b"}, "mode function writes no table"),
         ({"mode": "replica", "path": "x/{table}"}, "not a path"),
         ({"mode": "replica", "table": "{table}"}, "write namespace.table"),
-        ({"mode": "replica", "partition_by": ["weeks(a)"]}, "'weeks(a)' is no partition; allowed: a column"),
+        (
+            {"mode": "replica", "partition_by": ["weeks(a)"]},
+            "'weeks(a)' is no partition, or the second of its column; allowed: a column",
+        ),
         ({"mode": "replica", "partition_by": ["bucket(id)"]}, "'bucket(id)' is no partition"),
         ({"mode": "replica", "partition_by": ["bucket(0, id)"]}, "'bucket(0, id)' is no partition"),
+        ({"mode": "replica", "partition_by": ["days(A)", "hours(a)"]}, "second of its column"),
+        ({"mode": "replica", "partition_by": ["a", "bucket(4, a)"]}, "second of its column"),
         ({"mode": "replica", "properties": {"format-version": 3}}, "PyIceberg writes format-version 1 and 2"),
     ],
 )
@@ -54,6 +64,50 @@ def test_relative_places_begin_at_the_configuration(tmp_path: Path) -> None:
     lake.close()
     assert (tmp_path / "state/catalog.db").exists()
     assert (tmp_path / "ware house/shop/orders/metadata").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("database", "table", "place"),
+    [("shop", "..", "shop/!2E."), ("..", "t", "!2E./t"), ("a/b", "c", "a!2Fb/c"), ("s", "a#b", "s/a!23b")],
+)
+def test_tables_of_any_name_stay_in_the_warehouse(
+    tmp_path: Path, database: str, table: str, place: str
+) -> None:
+    lake = IcebergLake(tmp_path)
+    rows = [{"id": 1, "name": "a"}]
+    lake.handler.handle(Batch(f"{database}.{table}", (change(1, *rows),), database=database, name=table))
+    lake.merge()
+    lake.close()
+    found = lake.catalog.load_table((database, table))
+    assert found.location() == f"{tmp_path}/lake/iceberg/{place}"
+    assert found.scan().to_arrow().to_pylist() == rows
+
+
+def test_a_namespaces_own_location_counts(tmp_path: Path) -> None:
+    lake = IcebergLake(tmp_path)
+    lake.catalog.create_namespace("shop", {"location": f"{tmp_path}/elsewhere"})
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    lake.close()
+    assert lake.table().location() == f"{tmp_path}/elsewhere/orders"
+
+
+@pytest.mark.parametrize("mode", ["history", "changelog"])
+def test_no_column_has_a_name_that_spark_refuses(tmp_path: Path, mode: str) -> None:
+    """Spark says: Table column names conflict with names reserved for Iceberg metadata columns."""
+    lake = IcebergLake(tmp_path, mode=mode)
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    lake.close()
+    assert not lake.types().keys() & {"_file", "_pos", "_deleted", "_spec_id", "_partition"}
+    assert "cdc_partition" in lake.types()
+
+
+def test_the_commands_that_read_delta_tables_name_the_catalog(tmp_path: Path) -> None:
+    options = SparkOptions.model_validate({"mode": "replica", "format": "iceberg"})
+    ref = Locations(options, SparkSection(), tmp_path).ref("shop", "orders")
+    with pytest.raises(RuntimeError, match=r"`shop`\.`orders` is an Iceberg table: its catalog shows it"):
+        read(Source(LocalFiles(), ref, "cdc_"))
 
 
 def test_a_rest_catalogs_properties_are_its_own() -> None:

@@ -25,14 +25,14 @@ def _at(seconds: int, offset: int, after: Any, op: str, **more: Any) -> Any:
 
 
 def _versions(lake: IcebergLake) -> list[tuple[Any, ...]]:
-    rows = sorted(lake.rows(), key=lambda row: (row["id"], row["_valid_from"], row["_offset"]))
+    rows = sorted(lake.rows(), key=lambda row: (row["id"], row["cdc_valid_from"], row["cdc_offset"]))
     return [
         (
             row["name"],
-            int(row["_valid_from"].timestamp()),
-            row["_valid_to"] and int(row["_valid_to"].timestamp()),
-            row["_current"],
-            row["_op"],
+            int(row["cdc_valid_from"].timestamp()),
+            row["cdc_valid_to"] and int(row["cdc_valid_to"].timestamp()),
+            row["cdc_current"],
+            row["cdc_op"],
         )
         for row in rows
     ]
@@ -82,7 +82,7 @@ def test_what_an_update_does_not_tell_is_that_of_the_version_before(history: Ice
         told = replace(_at(10 * offset, offset, {"id": 1, "name": name}, "update"), types=types, lacks=None)
         history.take(told)
     history.merge()
-    rows = sorted(history.rows(), key=lambda row: row["_offset"])
+    rows = sorted(history.rows(), key=lambda row: row["cdc_offset"])
     assert [(row["name"], repr(row["f"])) for row in rows] == [("a", "-0.0"), ("b", "-0.0"), ("c", "-0.0")]
 
 
@@ -96,3 +96,23 @@ def test_a_new_column_has_its_default_in_current_versions_only(history: IcebergL
     history.take(change(4, None, None, op="ddl", sql="ALTER TABLE orders DROP COLUMN n"))
     history.merge()
     assert {row["name"]: row["n"] for row in history.rows()} == {"a": None, "b": 7}
+
+
+@pytest.mark.parametrize(("clause", "value"), [("", None), (" NOT NULL DEFAULT 'z'", "z")])
+def test_a_column_that_is_dropped_and_added_again_is_another_one(
+    history: IcebergLake, clause: str, value: str | None
+) -> None:
+    """As in Delta: past versions keep the former column's values, and current versions lose them."""
+    history.take(_at(10, 1, {"id": 1, "name": "a"}, "insert"), _at(20, 2, {"id": 1, "name": "b"}, "update"))
+    history.take(change(3, None, None, op="ddl", sql="ALTER TABLE orders DROP COLUMN name"))
+    history.merge()
+    assert [version[0] for version in _versions(history)] == ["a", "b"]
+    history.crash()
+    for offset in (4, 5):  # the second has no effect
+        sql = f"ALTER TABLE orders ADD COLUMN name varchar(20){clause}"
+        history.take(change(offset, None, None, op="ddl", sql=sql))
+        history.merge()
+        assert [version[0] for version in _versions(history)] == ["a", value]
+        history.take(_at(60 + offset, 10 * offset, {"id": 1, "name": "c"}, "update")) if offset == 5 else None
+    history.merge()
+    assert [version[0] for version in _versions(history)] == ["a", value, "c"]

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from iceberg_lab import IcebergLake, change
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, NestedField, StringType
 
 from handlers import Rejected
 
@@ -164,7 +166,7 @@ def test_a_truncate_empties_a_replica_and_ends_a_history(make_lake: MakeLake) ->
         lake.merge()
         rows = lake.rows(f"{mode}.orders")
         assert len(rows) == left + 1
-        assert [row["id"] for row in rows if row.get("_current", True)] == [3]
+        assert [row["id"] for row in rows if row.get("cdc_current", True)] == [3]
 
 
 @pytest.mark.parametrize("sql", ["DROP TABLE orders", "RENAME TABLE orders TO former"])
@@ -193,8 +195,8 @@ def test_a_changelog_keeps_statements_as_rows(make_lake: MakeLake) -> None:
     before = {"id": 1, "name": "a", "n": None}
     lake.take(change(3, {"id": 1, "name": "b", "n": 1}, types, op="update", before=before))
     lake.merge()
-    rows = sorted(lake.rows(), key=lambda row: row["_offset"])
-    assert [(row["_op"], row["n"], row["_before"] and row["_before"]["name"]) for row in rows] == [
+    rows = sorted(lake.rows(), key=lambda row: row["cdc_offset"])
+    assert [(row["cdc_op"], row["n"], row["cdc_before"] and row["cdc_before"]["name"]) for row in rows] == [
         ("insert", None, None),
         ("ddl", None, None),
         ("update", 1, "a"),
@@ -209,3 +211,19 @@ def test_a_statement_that_was_followed_is_not_repeated(two: IcebergLake) -> None
         statement = change(3, None, None, op="ddl", sql="ALTER TABLE orders DROP COLUMN n")
         assert sink._work.following.follow(statement, ("id",), ()).done == ()
     assert two.rows()[0] == {"id": 1, "name": "a", "n": 7}
+
+
+def test_a_required_column_of_somebody_else_stays_required(lake: IcebergLake) -> None:
+    lake.catalog.create_namespace("shop")
+    number = NestedField(1, "id", IntegerType(), required=True)
+    schema = Schema(number, NestedField(2, "name", StringType()), identifier_field_ids=[1])
+    lake.catalog.create_table("shop.orders", schema)
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    _ddl(lake, 2, "ALTER TABLE orders MODIFY id bigint, ADD COLUMN n int DEFAULT 7")
+    lake.take(
+        change(3, {"id": 2**40, "name": "b", "n": 8}, {"id": "bigint", "name": "varchar(9)", "n": "int"})
+    )
+    lake.merge()
+    assert lake.rows() == [{"id": 1, "name": "a", "n": 7}, {"id": 2**40, "name": "b", "n": 8}]
+    assert [each.required for each in lake.table().schema().fields] == [True, False, False]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from iceberg_lab import IcebergLake, change
 
 from handlers.spark.engine.table.sink import TableSink
+
+MakeLake = Callable[..., IcebergLake]
 
 
 def _sink(lake: IcebergLake) -> TableSink:
@@ -35,6 +38,27 @@ def test_small_files_become_one_and_the_rows_stay(lake: IcebergLake) -> None:
     assert [row["id"] for row in lake.rows()] == [0, 1, 2, 3, 4]
 
 
+def test_the_only_file_of_a_partition_is_not_written_again(make_lake: MakeLake) -> None:
+    lake = make_lake(partition_by=["id"])
+    lake.take(*(change(number, {"id": number, "name": "a"}) for number in range(4)))
+    lake.merge()
+    _sink(lake).merges.optimize(2)
+    assert len(lake.table().snapshots()) == 1
+    lake.take(change(4, {"id": 3, "name": "b"}, key=("name",)))
+    lake.merge()
+    lake.take(change(5, {"id": 3, "name": "c"}, key=("name",)))
+    lake.merge()
+    alone = {
+        each["file_path"]
+        for each in lake.table().inspect.files().to_pylist()
+        if "id=3" not in each["file_path"]
+    }
+    _sink(lake).merges.optimize(2)
+    files = {each["file_path"] for each in lake.table().inspect.files().to_pylist()}
+    assert (len(alone), len(files)) == (3, 4)
+    assert alone < files
+
+
 def test_old_snapshots_go_with_their_files_but_not_those_of_tags(lake: IcebergLake) -> None:
     for number in range(4):
         lake.take(change(number, {"id": 1, "name": str(number)}))
@@ -54,3 +78,14 @@ def test_old_snapshots_go_with_their_files_but_not_those_of_tags(lake: IcebergLa
     lake.take(change(3, {"id": 1, "name": "3"}), change(4, {"id": 1, "name": "4"}))
     lake.merge()
     assert lake.rows() == [{"id": 1, "name": "4"}]
+
+
+def test_files_stay_that_another_table_may_need(make_lake: MakeLake) -> None:
+    """Spark's `snapshot` makes a table of another one's files, and sets gc.enabled to false."""
+    lake = make_lake(properties={"gc.enabled": False})
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+    time.sleep(0.05)
+    _sink(lake).merges.vacuum(0.01)
+    assert (len(lake.table().snapshots()), len(_data(lake))) == (3, 3)

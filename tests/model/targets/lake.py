@@ -86,7 +86,7 @@ def iceberg_target(folder: Path, mode: Mode, uri: str = "sqlite:///catalog.db") 
     place = folder / f"iceberg-{mode}"
     place.mkdir()
     given = {"type": "sql", "uri": uri}
-    handler = _Reopened(place, mode, {"iceberg": given}, format="iceberg")
+    handler = _Reopened(place, mode, {"iceberg": given}, format="iceberg", prefix="_")
     their_uri = uri.replace("sqlite:///", f"sqlite:///{place}/").replace("postgresql:", "postgresql+psycopg:")
     catalog = load_catalog("default", **given | {"uri": their_uri, "warehouse": str(place / "lake/iceberg")})
 

@@ -139,9 +139,9 @@ def lost(ref: TableRef, known: int, held: int) -> str:
     """Return the error text for a table that contains less than it did, with what to do."""
     return (
         f"{ref} had segment {known} of its log, and now has {held or 'none'}: the table was restored, "
-        "replaced or removed, or another writer has overwritten a commit, as it can on S3 without Delta's "
-        "store for several clusters. The rows between them would be lost. Restore the table's newest "
-        f"version; or remove it with its log {ref.log_folder}, and read the source again"
+        "replaced or removed, or another writer has overwritten a commit (as it can on S3 if a Delta table "
+        "has no store for several clusters). The rows between them would be lost. Restore the table's newest "
+        f"version or snapshot; or remove it with its log {ref.log_folder}, and read the source again"
     )
 
 

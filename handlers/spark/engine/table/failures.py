@@ -18,10 +18,10 @@ from handlers.spark.runtime.session import SharedSpark
 _FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
 # What Spark says about a segment whose rows it cannot read.
 _SEGMENT = re.compile(r"FAILED_READ_FILE.* file (\S+/\d{20}\.parquet)")
-# What Delta says about a row that the table's own declarations refuse.
+# What Delta, or Arrow for Iceberg, says about a row that the table's own declarations refuse.
 _REFUSED = re.compile(
     "DELTA_(VIOLATE_CONSTRAINT|NOT_NULL_CONSTRAINT|EXCEED_CHAR_VARCHAR|CANNOT_MODIFY_APPEND_ONLY)"
-    "|EXCEED_LIMIT_LENGTH"
+    "|EXCEED_LIMIT_LENGTH|declared non-nullable"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,7 @@ from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
 from handlers.spark.iceberg.catalog import IcebergCatalog
-from handlers.spark.iceberg.columns import arrow_schema, lacking, new_partitions, new_schema
+from handlers.spark.iceberg.columns import arrow_schema, lacking, new_partitions, new_schema, unfit
 from handlers.spark.iceberg.commits import TableCommit, held_in
 from handlers.spark.iceberg.merging import bring
 from handlers.spark.iceberg.upkeep import expire
@@ -88,6 +89,7 @@ class IcebergWork(TableWork):
             table = self._catalog.connected().create_table_transaction(
                 self._name,
                 schema,
+                location=self._catalog.location_of(self._name),
                 partition_spec=new_partitions(self.options.partition_by, schema),
                 properties={_METADATA: "true"} | of_new_table((), self.options.properties),
             )
@@ -132,7 +134,9 @@ class IcebergWork(TableWork):
             return f"it has no column {added[0]}, so binlane did not create it: give it another table"
         if table is not None and table.format_version > 2:
             return f"PyIceberg writes versions 1 and 2 of the format, and this is {table.format_version}"
-        return ""
+        schema = new_schema(columns) if table is None else table.schema()
+        layout = new_partitions(self.options.partition_by, schema) if table is None else table.spec()
+        return unfit(schema, layout, columns.names)
 
     def _there(self) -> pa.Schema:
         table = self._load()
@@ -154,7 +158,10 @@ class IcebergWork(TableWork):
             if (table := self._load()) is None:
                 return
             commit = self._commit(table)
-            small = [each for each in commit.files() if each.file.file_size_in_bytes < LARGE // 4]
+            found = [each for each in commit.files() if each.file.file_size_in_bytes < LARGE // 4]
+            places = Counter((each.file.spec_id, each.file.partition) for each in found)
+            # A partition's only file stays as it is.
+            small = [each for each in found if places[each.file.spec_id, each.file.partition] > 1]
             if len(small) >= max(2, min_files):
                 commit.replace(small, map(commit.rows, small), self.following.note(0))
                 with suppress(MergeConflict):  # the next run tries again
