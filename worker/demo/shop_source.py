@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from handlers.mysql.types import MySQLType, read_type
+from handlers.values.change_json import duration_text
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -213,13 +214,6 @@ class Column:
         object.__setattr__(self, "sql_type", _SQL_TYPES[mysql_type.name])
 
 
-def time_text(value: timedelta) -> str:
-    """Format a TIME of whole seconds: `08:30:00`."""
-    seconds = round(abs(value).total_seconds())
-    sign = "-" if value < timedelta() else ""
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-
-
 def _encoder(mysql_type: MySQLType) -> Callable[[Any], str]:
     name, sizes = mysql_type.name, mysql_type.sizes
     if name == "enum":
@@ -249,7 +243,7 @@ def _json(value: str) -> str:
 
 _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "decimal": lambda value: format(value, "f"),
-    "time": time_text,
+    "time": duration_text,
     "binary": _binary,
     "json": _json,
 }

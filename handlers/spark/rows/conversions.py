@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from handlers.mysql.values import single
-from handlers.values.change_json import json_text
+from handlers.values.change_json import duration_text, json_text
 from handlers.values.decimals import digits
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
@@ -76,16 +76,8 @@ def unsigned_array(values: Sequence[Any], kept: ColumnType) -> pa.Array:
 def time_text(value: Any, digits: int) -> str:
     """Return a TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, beyond any time of day.
 
-    `digits`: of the fraction. More if the value has more, because not every source says how many."""
-    if not isinstance(value, timedelta):
-        return text(value)
-    microseconds = value // timedelta(microseconds=1)
-    sign = "-" if microseconds < 0 else ""
-    seconds, microseconds = divmod(abs(microseconds), 1_000_000)
-    if microseconds % 10 ** (6 - digits):
-        digits = 6
-    fraction = f".{microseconds:06d}"[: digits + 1] if digits else ""
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+    `digits`: see `duration_text`."""
+    return duration_text(value, digits) if isinstance(value, timedelta) else text(value)
 
 
 def text(value: Any) -> str:
@@ -99,7 +91,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     (bytes, bytearray, memoryview): lambda value: base64.b64encode(value).decode("ascii"),
     (datetime, date, time): lambda value: value.isoformat(),
     Decimal: digits,
-    timedelta: lambda value: time_text(value, 0),
+    timedelta: duration_text,
     tuple: lambda value: ",".join(map(text, value)),
     (bool, dict, list): json_text,
 }
