@@ -226,24 +226,16 @@ def _encoder(mysql_type: MySQLType) -> Callable[[Any], str]:
     return _TEXTS.get(name, str)
 
 
-def _binary(value: bytes) -> str:
-    """Write one character per byte. Canal drops trailing zeros."""
-    return value.rstrip(b"\0").decode("latin-1")
-
-
 def _datetime(value: datetime, digits: int) -> str:
     text = f"{value:%Y-%m-%d %H:%M:%S}"
     return f"{text}.{value.microsecond:06d}"[: len(text) + 1 + digits] if digits else text
 
 
-def _json(value: str) -> str:
-    """Format as MySQL prints it: with a space after each colon and comma."""
-    return msgspec.json.format(value, indent=0)
-
-
 _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "decimal": lambda value: format(value, "f"),
     "time": duration_text,
-    "binary": _binary,
-    "json": _json,
+    # One character per byte. Canal drops trailing zeros.
+    "binary": lambda value: value.rstrip(b"\0").decode("latin-1"),
+    # As MySQL prints it: with a space after each colon and comma.
+    "json": partial(msgspec.json.format, indent=0),
 }

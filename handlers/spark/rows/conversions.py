@@ -228,10 +228,7 @@ def _labels(value: Any) -> Sequence[str]:
     raise ValueError("it is not a list of texts")
 
 
-def _unsigned_longs(values: Sequence[Any]) -> pa.Array:
-    return pa.array(values, pa.uint64()).cast(pa.decimal128(20, 0))
-
-
+_UNSIGNED_LONG = pa.decimal128(20, 0)
 _INT, _STR, _FLOAT = frozenset((int,)), frozenset((str,)), frozenset((float,))
 _TIMES = frozenset((datetime,))
 _FITTING: Mapping[pa.DataType, ColumnType] = {
@@ -241,7 +238,9 @@ _FITTING: Mapping[pa.DataType, ColumnType] = {
         *(ColumnType(arrow, _whole, _INT) for arrow in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
         ColumnType(pa.float32(), _single),
         ColumnType(pa.float64(), _double, _FLOAT),
-        ColumnType(pa.decimal128(20, 0), _number, _INT, _unsigned_longs),
+        ColumnType(
+            _UNSIGNED_LONG, _number, _INT, lambda values: pa.array(values, pa.uint64()).cast(_UNSIGNED_LONG)
+        ),
         ColumnType(pa.string(), text, _STR),
         ColumnType(pa.binary(), _bytes, frozenset((bytes,))),
         ColumnType(pa.date32(), _date, frozenset((date,))),

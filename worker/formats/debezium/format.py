@@ -60,12 +60,15 @@ class Debezium:
         self._keys = Keys(envelopes())
         self._router = Router(envelopes(), settings)
         self.route: Callable[[bytes], Route] = self._router.route
-        self.explain = self._router.explain
         self.transactions = self._router.transactions
         self._history = TableHistory()
         self._shapes = Shapes[tuple[Any, ...], RowShape]()
         self._recent: dict[str, RowShape] = {}
         """Topic -> the shape of its last record. The next record nearly always has the same shape."""
+
+    def explain(self, record: Record) -> Route | Skip:
+        """Route or skip a record that `route` refused, or whose database or table is empty."""
+        return self._router.explain(record)
 
     # ---- the position in the log
 
