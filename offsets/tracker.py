@@ -49,8 +49,7 @@ class OffsetTracker:
         self._done: SortedDict = SortedDict()  # first -> end of finished ranges above the lowest open run
         # Ascending and separate. Replaced, never modified.
         self._restored = _joined([r] for r in sorted(restored) if start is None or r.end > start)
-        self.next_offset = start  # the next offset to expect; None before the first
-        """The offset after the highest one that was fetched, or is known not to exist."""
+        self._high = start  # the next offset to expect; None before the first
         self._fresh = max([r.end for r in self._restored], default=-1)
         self._registered = 0  # offsets so far
         self._passed: int | None = None  # start of a run: those before it are complete
@@ -58,16 +57,21 @@ class OffsetTracker:
         self._window: Window | None = finished_map.window() if finished_map is not None else None
 
     @property
+    def next_offset(self) -> int | None:
+        """The offset after the highest one that was fetched, or is known not to exist."""
+        return self._high
+
+    @property
     def fresh_from(self) -> int:
         """From this offset on, nothing was fetched or restored: `register` accepts everything."""
-        high = self.next_offset
+        high = self._high
         return max(self._fresh, -1 if high is None else high)
 
     def unknown(self, offsets: Sequence[int]) -> list[int]:
         """Return the ascending `offsets` that were not fetched in this assignment or finished before it.
 
         O(log ranges) each."""
-        high, restored = -1 if self.next_offset is None else self.next_offset, self._restored
+        high, restored = -1 if self._high is None else self._high, self._restored
         ends = [r.end for r in restored]
         found = []
         for offset in offsets:
@@ -79,7 +83,7 @@ class OffsetTracker:
     def register(self, offsets: Sequence[int]) -> Run:
         """Record that these offsets, ascending and `unknown`, were fetched. One thread. 0.03 us an offset."""
         with self._lock:
-            start = offsets[0] if self.next_offset is None else self.next_offset
+            start = offsets[0] if self._high is None else self._high
             if offsets[0] < start:
                 raise ValueError(
                     f"offset {offsets[0]} follows {start - 1}: register accepts what `unknown` returns"
@@ -88,17 +92,17 @@ class OffsetTracker:
             run.before = self._registered
             self._registered += len(offsets)
             self._open[start] = run
-            self.next_offset = run.end
+            self._high = run.end
             return run
 
     def reach(self, offset: int) -> None:
         """Record that nothing more exists below `offset`: the partition's end, or refetched known offsets."""
         with self._lock:
-            if self.next_offset is None:
-                self.next_offset = offset
-            elif offset > self.next_offset:
-                self._add_done(self.next_offset, offset)
-                self.next_offset = offset
+            if self._high is None:
+                self._high = offset
+            elif offset > self._high:
+                self._add_done(self._high, offset)
+                self._high = offset
 
     def finish(self, offsets: Iterable[int]) -> None:
         """Mark fetched offsets as finished, in any run; ignore others. O(log runs) each."""
@@ -216,7 +220,7 @@ class OffsetTracker:
         first = self._open.peekitem(0)[1].first_unfinished() if self._open else None
         if first is None and self._open:  # it was finished since the look above
             return self._settle()
-        position = self.next_offset if first is None else first
+        position = self._high if first is None else first
         if position is not None:
             while self._done and self._done.peekitem(0)[1] <= position:
                 self._done.popitem(0)
