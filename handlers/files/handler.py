@@ -6,12 +6,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
+from handlers.background import Background
 from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
@@ -86,7 +87,8 @@ class FilesHandler(Handler):
         self._lock = Lock()  # guards _files and _open
         self._files: dict[tuple[str, str], TableFile] = {}
         self._open: OrderedDict[TableFile, None] = OrderedDict()  # the least recently used first
-        self._rotation: _Rotation | None = None
+        self._rotation: Background | None = None
+        self._interval = min(self._options.rotate_every / 4, 60.0)
         self._parquet: ParquetFiles | None = None
         if (chosen := self._options).format == "parquet":
             from handlers.files.parquet_writing import ParquetFiles  # noqa: PLC0415 (loads Arrow if needed)
@@ -104,9 +106,8 @@ class FilesHandler(Handler):
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in recover(self._directory):
             log.info("file_recovered", handler=context.handler, path=str(path))
-        self._rotation = _Rotation(
-            context.handler, min(self._options.rotate_every / 4, 60.0), self.rotate_old
-        )
+        self._rotation = Background(f"{context.handler}-rotation", self._rotate)
+        self._rotation.start()
 
     def handle(self, batch: Batch) -> None:
         """Write the batch to disk.
@@ -131,6 +132,13 @@ class FilesHandler(Handler):
             # The batch is on disk: a failed rename must not cause it to be written again.
             self._finish(file)
 
+    def _rotate(self) -> None:
+        while self._rotation is not None and not self._rotation.stopped.wait(self._interval):
+            try:
+                self.rotate_old()
+            except Exception:  # the next round may succeed, so the thread must survive
+                log.exception("rotation_failed")
+
     def rotate_old(self) -> None:
         """Finish the files that are older than `rotate_every`."""
         self._finish_all(opened_before=self.clock() - self._options.rotate_every)
@@ -145,8 +153,8 @@ class FilesHandler(Handler):
     def close(self) -> None:
         """Finish every file. If some could not be renamed, raise OSError at the end."""
         if self._rotation is not None:
-            self._rotation.stop()
-            self._rotation = None
+            self._rotation.end()
+            self._rotation.ended()
         failed = self._finish_all().count(False)
         with self._lock:
             self._files.clear()
@@ -199,25 +207,3 @@ def _lines(batch: Batch) -> Iterator[bytes]:
             yield line(change, batch.database, batch.name)
         except TypeError as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
-
-
-class _Rotation:
-    """The thread that finishes files of idle tables. The handler owns and stops it."""
-
-    def __init__(self, name: str, interval: float, rotate: Callable[[], None]) -> None:
-        self._stopped = Event()
-        self._interval = interval
-        self._rotate = rotate
-        self._thread = Thread(target=self._run, name=f"{name}-rotation", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self._interval):
-            try:
-                self._rotate()
-            except Exception:  # the next round may succeed, so the thread must survive
-                log.exception("rotation_failed")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any, ClassVar, Literal
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from pydantic import Field, ValidationInfo, field_validator
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace, behind
 from handlers.kafka.delivery import OF_THE_MESSAGE, UNKNOWN_TOPIC, KafkaMessage, Outbox
-from handlers.kafka.librdkafka import check_properties, client_logger, client_settings, producer_settings
+from handlers.kafka.librdkafka import (
+    check_properties,
+    client_logger,
+    client_settings,
+    cluster_metadata,
+    producer_settings,
+)
 from handlers.logs import get_logger
 from handlers.mysql.statement_of_change import shown
 from handlers.options.section import Options
@@ -136,23 +140,12 @@ class KafkaHandler(Handler):
 
     def check(self, context: HandlerContext) -> None:
         """List the brokers' topics; this creates none. Raises TargetUnavailable."""
-        errors: list[KafkaError] = []
         settings = client_settings(self._options.bootstrap_servers, self._options.properties)
-        settings["error_cb"] = errors.append
-        admin = AdminClient(settings, logger=client_logger())
-        end = time.monotonic() + min(self._options.timeout, _CHECK_SECONDS)
-        while True:
-            try:
-                admin.list_topics(timeout=1)
-            except KafkaException as error:
-                last: KafkaError = error.args[0]
-            else:
-                return
-            admin.poll(0)
-            reasons = [each for each in errors if each.code() != KafkaError._ALL_BROKERS_DOWN]
-            if time.monotonic() >= end:
-                told = (reasons or [last])[-1].str()
-                raise TargetUnavailable(f"Kafka at {self._options.bootstrap_servers}: {told}")
+        try:
+            cluster_metadata(settings, min(self._options.timeout, _CHECK_SECONDS), client_logger())
+        except KafkaException as error:
+            told = error.args[0].str()
+            raise TargetUnavailable(f"Kafka at {self._options.bootstrap_servers}: {told}") from None
 
     def _message(self, batch: Batch, change: Change, *, traced: bool) -> KafkaMessage | None:
         """Return a change's message, or None if it has none. `traced`: pass the record's trace on. Raises

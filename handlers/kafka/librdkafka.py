@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
@@ -46,6 +48,8 @@ ssl.keystore.location ssl.keystore.password statistics.interval.ms topic.metadat
 """
 _COMMON = frozenset(_COMMON_TEXT.split())
 
+FINAL = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})
+"""Trying longer does not help against these errors."""
 REFUSED = "Kafka's client refuses them: "
 _OF_ALL = "Failed to create consumer: "
 _NAMED = re.compile(r'configuration property:? "([^"]+)"|`([a-z][a-z.]+\.[a-z.]+)`', re.IGNORECASE)
@@ -171,6 +175,26 @@ def _without_value(text: str) -> str:
     """Remove the value that librdkafka quotes: it may be a secret under a wrong name."""
     text = re.sub(r'^Invalid value ".*" for', "Invalid value for", text, flags=re.DOTALL)
     return re.sub(r'^(Configuration property "[^"]+") value .* is outside', r"\1 is outside", text)
+
+
+def cluster_metadata(settings: Mapping[str, Any], seconds: float, logger: logging.Logger) -> Any:
+    """List the brokers and their topics, for at most `seconds`, as confluent_kafka.admin describes them (no
+    type is exported). This creates no topic. Raises KafkaException with the reason."""
+    errors: list[KafkaError] = []
+    asked: dict[str, Any] = {**settings, "error_cb": errors.append}
+    admin = AdminClient(asked, logger=logger)
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return admin.list_topics(timeout=1)
+        except KafkaException as error:
+            last: KafkaError = error.args[0]
+        # The callback receives the reason; the call itself only times out.
+        admin.poll(0)
+        final = next((error for error in errors if error.code() in FINAL), None)
+        if final is not None or time.monotonic() >= end:
+            reasons = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
+            raise KafkaException(final or (reasons or [last])[-1])
 
 
 class _PropertyFault(ValueError):

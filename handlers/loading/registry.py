@@ -52,6 +52,7 @@ _ALLOWED_FUNCTION = "an import path such as my_package.module:my_function"
 
 _IMPORTABLE = "a module that Python can import"
 _OTHER_NAME = "another name for your module"
+_A_CLASS = "a class that inherits from binlane.Handler"
 
 _METHODS: Mapping[str, tuple[str, ...]] = {
     "handle": ("batch",),
@@ -109,16 +110,11 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
     if module_name.endswith(".py"):
         near = f"{module_name.removesuffix('.py')}:{class_name}"
     module = _module(module_name, class_name, folder, _ALLOWED, near)
-    found = getattr(module, class_name, None)
-    if found is None:
-        _refuse_hiding(module, module_name, class_name, folder)
-        classes = [
-            name
-            for name, member in vars(module).items()
-            if inspect.isclass(member) and issubclass(member, Handler) and member is not Handler
-        ]
-        raise _missing(module_name, class_name, classes, "a class that inherits from binlane.Handler")
-    return _handler_class(found, class_name)
+
+    def is_handler(member: Any) -> bool:
+        return inspect.isclass(member) and issubclass(member, Handler) and member is not Handler
+
+    return _handler_class(_member(module, path, folder, is_handler, _A_CLASS), class_name)
 
 
 def create(entry: Entry, folder: Path) -> Handler:
@@ -148,23 +144,17 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
     if not all(part.isidentifier() for part in [*module_name.split("."), name]):
         raise HandlerTypeError("not an import path", _ALLOWED_FUNCTION)
     module = _module(module_name, name, folder, _ALLOWED_FUNCTION, None)
-    found = getattr(module, name, None)
-    wanted = f"{name}({', '.join(arguments)})"
-    if found is None:
-        _refuse_hiding(module, module_name, name, folder)
-        own = [
-            each
-            for each, member in vars(module).items()
-            if inspect.isfunction(member) and member.__module__ == module.__name__
-        ]
-        raise _missing(module_name, name, own, f"def {wanted}")
-    if not callable(found) or inspect.isclass(found):
-        raise HandlerTypeError(f"{name} is not a function", f"def {wanted}")
-    problem = uncallable(found, arguments)
+    wanted = f"def {name}({', '.join(arguments)})"
+
+    def is_own(member: Any) -> bool:
+        return inspect.isfunction(member) and member.__module__ == module.__name__
+
+    found: Callable[..., Any] = _member(module, path, folder, is_own, wanted)
+    is_function = callable(found) and not inspect.isclass(found)
+    problem = uncallable(found, arguments) if is_function else "is not a function"
     if problem is not None:
-        raise HandlerTypeError(f"{name} {problem}", f"def {wanted}")
-    function: Callable[..., Any] = found
-    return function
+        raise HandlerTypeError(f"{name} {problem}", wanted)
+    return found
 
 
 def section_model(name: str) -> type[BaseModel]:
@@ -202,13 +192,24 @@ def _unusable(error: BaseException, folder: Path) -> HandlerTypeError:
     return HandlerTypeError(f"its module cannot be imported: {_told(error)}{place}", _IMPORTABLE)
 
 
-def _refuse_hiding(module: ModuleType, name: str, member: str, folder: Path) -> None:
-    """Raise HandlerTypeError if another module of this name hides the user's."""
-    own = folder.absolute() / f"{name.replace('.', '/')}.py"
+def _member(
+    module: ModuleType, path: str, folder: Path, is_meant: Callable[[Any], bool], otherwise: str
+) -> Any:
+    """Return the member that `path` names. If it is missing, raise HandlerTypeError: with the members that
+    `is_meant` accepts, or with the module of this name that hides the user's."""
+    module_name, _, name = path.partition(":")
+    found = getattr(module, name, None)
+    if found is not None:
+        return found
+    own = folder.absolute() / f"{module_name.replace('.', '/')}.py"
     file = getattr(module, "__file__", None)
+    problem = f"the module {module_name} has no {name}"
     if own.exists() and (file is None or not own.samefile(file)):
-        problem = f"the module {name} has no {member}: it was loaded from {file or 'Python itself'}"
-        raise HandlerTypeError(f"{problem}, which is found before {own}", _OTHER_NAME)
+        problem += f": it was loaded from {file or 'Python itself'}, which is found before {own}"
+        raise HandlerTypeError(problem, _OTHER_NAME)
+    there = sorted(each for each, member in vars(module).items() if is_meant(member))
+    near = nearest(name, there)
+    raise HandlerTypeError(problem, ", ".join(there) or otherwise, near and f"{module_name}:{near}")
 
 
 def _imported(name: str, member: str) -> ModuleType:
@@ -226,7 +227,7 @@ def _imported(name: str, member: str) -> ModuleType:
 
 def _handler_class(found: Any, class_name: str) -> type[Handler]:
     if not inspect.isclass(found):
-        raise HandlerTypeError(f"{class_name} is not a class", "a class that inherits from binlane.Handler")
+        raise HandlerTypeError(f"{class_name} is not a class", _A_CLASS)
     if not issubclass(found, Handler):
         raise HandlerTypeError(
             f"{class_name} does not inherit from binlane.Handler", "a class that inherits from it"
@@ -241,14 +242,6 @@ def _handler_class(found: Any, class_name: str) -> type[Handler]:
             wanted = f"def {name}({', '.join(('self', *arguments))})"
             raise HandlerTypeError(f"{class_name}.{name} {problem}", wanted)
     return found
-
-
-def _missing(module_name: str, name: str, there: list[str], otherwise: str) -> HandlerTypeError:
-    """Return the error for a missing name. `there`: the module's names of this kind."""
-    near = nearest(name, there)
-    allowed = ", ".join(sorted(there)) or otherwise
-    problem = f"the module {module_name} has no {name}"
-    return HandlerTypeError(problem, allowed, near and f"{module_name}:{near}")
 
 
 def _likely(handler_type: str) -> str | None:

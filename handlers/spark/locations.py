@@ -34,19 +34,15 @@ class Locations:
         template = options.path or f"{literal(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"
         self._path = _location_template(template, folder)
         # The folder above the first one whose name contains a field.
-        self._root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
+        self.root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
+        """The folder that contains all tables. For a catalog's tables, the warehouse."""
         self._is_log = options.format == "parquet"
         self._is_iceberg = options.format == "iceberg"
 
     @property
     def logs(self) -> str:
         """The folder of the logs of all tables."""
-        return f"{self._root}/{LOGS}/{ICEBERG}" if self._is_iceberg else f"{self._root}/{LOGS}"
-
-    @property
-    def root(self) -> str:
-        """The folder that contains all tables. For a catalog's tables, the warehouse."""
-        return self._root
+        return f"{self.root}/{LOGS}/{ICEBERG}" if self._is_iceberg else f"{self.root}/{LOGS}"
 
     def ref(self, database: str, table: str) -> TableRef:
         """The Spark table of a source table."""
@@ -59,7 +55,7 @@ class Locations:
         path = self._path.format(database=path_safe(database), table=path_safe(table))
         if self._is_log:
             return TableRef(f"parquet.{quoted(path)}", path, path, app)
-        log = f"{self.logs}{path.removeprefix(self._root)}/{PENDING}"
+        log = f"{self.logs}{path.removeprefix(self.root)}/{PENDING}"
         return TableRef(f"delta.{quoted(path)}", path, log, app)
 
     def in_catalog(self, database: str, table: str) -> Sequence[str]:
@@ -73,7 +69,7 @@ class Locations:
         if ref.path is not None and f"{ref.path}/".startswith(f"{self.logs}/"):
             raise Rejected(
                 f"{database}.{table} would be kept in {ref.path}, but binlane uses {self.logs} for its own "
-                f"files: give the handler another path for it, such as {self._root}/of/{{database}}/{{table}}"
+                f"files: give the handler another path for it, such as {self.root}/of/{{database}}/{{table}}"
             )
         return ref
 
@@ -87,7 +83,7 @@ class Locations:
             own = [path_safe(part.lower()) for part in self.in_catalog(database, table)]
             return ref.log_folder, "/".join([self.logs, CATALOG, *own[own[0] == "spark_catalog" :], PENDING])
         if self._is_log and ref.path is not None:
-            return (f"{self.logs}{ref.path.removeprefix(self._root)}/{PENDING}",)
+            return (f"{self.logs}{ref.path.removeprefix(self.root)}/{PENDING}",)
         return (ref.log_folder,)
 
 

@@ -50,9 +50,8 @@ def path_safe(name: str) -> str:
 
 def path_of(safe: str) -> str:
     """Return the name from which `path_safe` made this. A text that it cannot have made stays unchanged."""
-    name = re.sub(r"(?:![0-9A-F]{2})+", _decoded, safe)
+    escaped = r"(?:![0-9A-F]{2})+"
+    name = re.sub(
+        escaped, lambda found: bytes.fromhex(found[0].replace("!", "")).decode("utf-8", "replace"), safe
+    )
     return name if path_safe(name) == safe else safe
-
-
-def _decoded(found: re.Match[str]) -> str:
-    return bytes.fromhex(found[0].replace("!", "")).decode("utf-8", "replace")

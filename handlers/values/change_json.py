@@ -67,8 +67,10 @@ def json_text(value: Any) -> str:
     return msgspec.json.encode(json_value(value)).decode()
 
 
-def duration_text(value: timedelta) -> str:
+def duration_text(value: timedelta, digits: int = 0) -> str:
     """Format a duration as MySQL prints a TIME: `[-]HH:MM:SS[.ffffff]`. Hours may exceed 24.
+
+    `digits`: of the fraction. More if the value has more, because not every source says how many.
 
     >>> duration_text(timedelta(hours=-838, minutes=-59, seconds=-59))
     '-838:59:59'
@@ -76,7 +78,9 @@ def duration_text(value: timedelta) -> str:
     microseconds = value // timedelta(microseconds=1)
     sign = "-" if microseconds < 0 else ""
     seconds, microseconds = divmod(abs(microseconds), 1_000_000)
-    fraction = f".{microseconds:06d}" if microseconds else ""
+    if microseconds % 10 ** (6 - digits):
+        digits = 6
+    fraction = f".{microseconds:06d}"[: digits + 1] if digits else ""
     return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
 
 

@@ -53,11 +53,6 @@ class Journal:
         self._flushed = self.clock()
         self._cleaned = float("-inf")
 
-    @property
-    def reads(self) -> int:
-        """The number of units that were read one by one since this object was made."""
-        return self._contents.files.reads
-
     def append(self, entries: Iterable[Entry]) -> None:
         """Append these, all or nothing. About 0.05 ms, and 0.02 ms per entry.
 

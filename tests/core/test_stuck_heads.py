@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from handlers import Batch, TargetUnavailable
 from worker.observing.status import StuckStatus
-from worker.stuck.stuck_heads import StuckHeads
+from worker.stuck.stuck_heads import StuckHeads, UnfinishedRecords
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
@@ -29,15 +29,15 @@ class Watch:
         self.held: list[tuple[Unit, Chunk]] = []
         assignments = Assignments()
         assignments.add(partitions or [stage.partition])
-        self.heads = StuckHeads(
+        records = UnfinishedRecords(
             assignments,
             stage.lanes,
             stage.calls,
             units=lambda: units,
             held=lambda: self.held,
-            after=60.0,
             clock=self.clock,
         )
+        self.heads = StuckHeads(records, 60.0)
         self.heads.look()
 
     def wait(self, seconds: int = 61) -> list[Any]:

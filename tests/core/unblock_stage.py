@@ -11,6 +11,7 @@ from processing import Stage
 
 from worker.formats.interface import Record
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
+from worker.stuck.stuck_heads import UnfinishedRecords
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.chunk import Chunk
@@ -63,17 +64,15 @@ class Unblocked:
         self.commits = 0
         assignments = Assignments()
         assignments.add(partitions or (stage.partition,))
-        self._unblocking = Unblocking(
+        records = UnfinishedRecords(
             assignments,
             stage.lanes,
             stage.calls,
             units=lambda: self.units,
             held=lambda: self.held,
-            commit=self._commit,
-            letters=letters,
-            stopped=lambda: False,
             clock=clock,
         )
+        self._unblocking = Unblocking(records, commit=self._commit, letters=letters, stopped=lambda: False)
 
     def ask(
         self,

@@ -203,11 +203,11 @@ def test_a_search_reads_few_units_however_many_there_are(tmp_path: Path) -> None
         most = 0
         for _ in range(300):
             offset = chance.randrange(2, count)
-            before = searching.reads
+            before = searching._contents.files.reads
             lower, _ = searching.search(SHOP, time_below(offset))
             assert lower is not None
             assert lower.offset == offset - 1
-            most = max(most, searching.reads - before)
+            most = max(most, searching._contents.files.reads - before)
         assert most <= 5 * math.log2(count), most
 
 

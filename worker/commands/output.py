@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from worker.configuration import Configuration, load
 from worker.observing import logs
 from worker.observing.visible_text import visible
 
+WIDEST = 1_000
+"""Without a terminal, wide tables are not folded, so that users can search the output."""
 _TELL_SECONDS = 5.0
 
 
@@ -37,11 +39,11 @@ def wide_console(width: int = 160) -> Console:
     return console if console.is_terminal else Console(highlight=False, width=width)
 
 
-def table_with(headings: Iterable[str], **options: Any) -> Table:
-    """Create a table whose long cells are folded."""
+def table_with(headings: Iterable[str], right: Collection[str] = (), **options: Any) -> Table:
+    """Create a table whose long cells are folded. `right`: headings of columns of numbers."""
     table = Table(**options)
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
     return table
 
 

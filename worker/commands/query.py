@@ -24,7 +24,7 @@ from sqlglot import expressions
 from handlers.spark.read.in_duckdb import connected, values_of
 from handlers.spark.read.moment import Moment, moment_of
 from handlers.values.change_json import json_text, json_value
-from worker.commands.output import Output, begin, wide_console
+from worker.commands.output import WIDEST, Output, begin, wide_console
 from worker.configuration import Configuration
 from worker.verifying.source_tables import SourceTables
 
@@ -124,7 +124,7 @@ def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
 
 
 def _print_table(result: pa.RecordBatchReader, output: Output) -> None:
-    console = wide_console(1_000)
+    console = wide_console(WIDEST)
     table = Table(box=HEAVY_HEAD if console.is_terminal else None)
     for field in result.schema:
         is_number = (

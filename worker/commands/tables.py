@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 from rich.box import HEAVY_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from handlers.spark.log.segment_file import BrokenLog
@@ -22,14 +21,12 @@ from handlers.spark.read.moment import Moment
 from handlers.spark.read.view import NothingToSee, view_sql
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted
-from worker.commands.output import Output, begin, wide_console
+from worker.commands.output import WIDEST, Output, begin, table_with, wide_console
 from worker.configuration import Configuration
 from worker.observing.overview.trouble import plural
 from worker.observing.visible_text import count, moment
 from worker.verifying.spark_lakes import Lake, chosen_by, opened_lakes
 
-_WIDTH_WITHOUT_TERMINAL = 1_000
-"""Without a terminal nothing is folded, so that users can search the output."""
 _AT_ONCE = 4
 """Tables that are read in parallel. Each waits for several small reads."""
 
@@ -97,22 +94,19 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
 
 
 def _print(facts: Sequence[Facts], output: Output) -> None:
-    console = wide_console(_WIDTH_WITHOUT_TERMINAL)
+    console = wide_console(WIDEST)
     if not facts:
         console.print(Text("No tables yet. Those of Iceberg are listed by their catalog."))
         return
-    table = Table(
+    numbers = ("rows", "files", "size", "version")
+    times = ("newest change", "in the table")
+    table = table_with(
+        ("table", "mode", *numbers, "waiting", *times, "last offsets", "place"),
+        numbers,
         box=HEAVY_HEAD if console.is_terminal else None,
         caption="Times are the source's, in UTC.",
         caption_justify="left",
     )
-    table.add_column("table", overflow="fold")
-    table.add_column("mode")
-    for heading in ("rows", "files", "size", "version"):
-        table.add_column(heading, justify="right")
-    for heading in ("waiting", "newest change", "in the table", "last offsets"):
-        table.add_column(heading)
-    table.add_column("place", overflow="fold")
     for each in facts:
         cells = (
             each.table,
@@ -124,12 +118,7 @@ def _print(facts: Sequence[Facts], output: Output) -> None:
             _waiting(each),
             _time(each.source_time_ms),
             _time(each.merged_source_time_ms),
-            "\n".join(
-                f"{topic}[{partition}] {offset}"
-                for topic, partitions in each.offsets.items()
-                for partition, offset in partitions.items()
-            )
-            or "-",
+            "\n".join(f"{at['topic']}[{at['partition']}] {at['offset']}" for at in _offsets(each)) or "-",
             each.place,
         )
         table.add_row(*(Text(output.clean(cell, lines=True)) for cell in cells))
@@ -187,11 +176,14 @@ def freshness(configuration: Configuration) -> Moment:
 
 def _row(facts: Facts) -> dict[str, Any]:
     newest, merged = facts.source_time_ms, facts.merged_source_time_ms
-    offsets = [
+    behind = None if newest is None or merged is None else (newest - merged) / 1000
+    times = {"source_time": newest, "merged_source_time": merged, "behind_seconds": behind}
+    return asdict(facts) | times | {"offsets": _offsets(facts), "read_at": datetime.now(UTC)}
+
+
+def _offsets(facts: Facts) -> list[dict[str, Any]]:
+    return [
         {"topic": topic, "partition": partition, "offset": offset}
         for topic, partitions in facts.offsets.items()
         for partition, offset in partitions.items()
     ]
-    behind = None if newest is None or merged is None else (newest - merged) / 1000
-    times = {"source_time": newest, "merged_source_time": merged, "behind_seconds": behind}
-    return asdict(facts) | times | {"offsets": offsets, "read_at": datetime.now(UTC)}

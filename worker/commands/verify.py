@@ -8,20 +8,17 @@ from typing import Any
 
 import typer
 from rich.box import HEAVY_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from handlers.options.values import parse_duration
 from handlers.spark.options import SparkOptions
 from handlers.sql.target.engine import check_url
-from worker.commands.output import Output, begin, wide_console
+from worker.commands.output import WIDEST, Output, begin, table_with, wide_console
 from worker.configuration import Configuration, ConfigurationError, Fault, Secrets
 from worker.verifying.checking import Check
 from worker.verifying.run import Report, TableReport, compare
 from worker.verifying.spark_lakes import chosen_by
 
-_WIDTH_WITHOUT_TERMINAL = 1_000
-"""Without a terminal nothing is folded, so that users can search the output."""
 _LONGEST = 80
 """The most characters of a value that are shown."""
 
@@ -162,16 +159,13 @@ def _short(value: Any) -> str:
 
 
 def _print(report: Report, limit: int, output: Output) -> None:
-    console = wide_console(_WIDTH_WITHOUT_TERMINAL)
+    console = wide_console(WIDEST)
     if not report.tables:
         if report.error is None:
             console.print(Text("No replicas to compare."))
         return
-    table = Table(box=HEAVY_HEAD if console.is_terminal else None)
-    table.add_column("table", overflow="fold")
-    table.add_column("")
-    for heading in ("source rows", "replica rows", "ranges", "seconds", "different rows"):
-        table.add_column(heading, justify="right")
+    numbers = ("source rows", "replica rows", "ranges", "seconds", "different rows")
+    table = table_with(("table", "", *numbers), numbers, box=HEAVY_HEAD if console.is_terminal else None)
     for each in report.tables:
         cells: tuple[str, ...] = ("-",) * 5
         if each.check is not None:

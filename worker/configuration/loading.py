@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,9 @@ def load(
     if configuration is not None:
         checker.agreement(configuration)
     if configuration is not None and not document.faults:
-        checker.places(configuration)
+        checker.add(shared_locations(configuration), reserved_locations(configuration))
         if check_handlers:
-            checker.packages(configuration)
+            checker.add(_missing_packages(configuration))
             checker.certificate(configuration, path.absolute().parent)
     if configuration is None or document.faults:
         raise ConfigurationError(sorted(document.faults, key=lambda fault: fault.line or 0))
@@ -173,13 +174,8 @@ class _Checker:
         for path, sentence in disagreements(configuration):
             self._add(path, f"found {self._shown(path)}; {sentence}")
 
-    def places(self, configuration: Configuration) -> None:
-        for find in (shared_locations, reserved_locations):
-            for path, sentence in find(configuration):
-                self._add(path, sentence)
-
-    def packages(self, configuration: Configuration) -> None:
-        for path, sentence in _missing_packages(configuration):
+    def add(self, *found: Iterable[tuple[KeyPath, str]]) -> None:
+        for path, sentence in chain.from_iterable(found):
             self._add(path, sentence)
 
     def _entries(self) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:

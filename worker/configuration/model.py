@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from handlers.api import HandlerContext
 from handlers.mysql.online_changes import replaced_by
 from handlers.options.matching import database_of
 from handlers.options.section import Section
@@ -26,7 +27,7 @@ from worker.configuration.sections import (
     LoggingRule,
     TracingRule,
 )
-from worker.configuration.table_rules import BatchRule, OnFailure, TableRule
+from worker.configuration.table_rules import BatchRule, HandlerEntry, OnFailure, TableRule
 from worker.configuration.values import FormatChoice
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.gathered import DatabasesRule, Places
@@ -158,6 +159,15 @@ class Configuration(Section):
         self._secrets = secrets
         self._hidden = hidden
         return self
+
+    def context_for(self, entry: HandlerEntry, **more: Any) -> HandlerContext:
+        """Say where this handler runs. `more`: further fields."""
+        own: dict[str, Any] = {
+            "folder": self.folder,
+            "start_timeout": self.start_timeout,
+            "spark": self.spark,
+        }
+        return HandlerContext(worker=self.name, handler=entry.name, **(own | more))
 
     def rule_for(self, table: str) -> TableRule | None:
         """Return the first rule that matches `table` ("database.table"), or the rule of the table that it

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from worker.demo import shop_tables as shop_rows
-from worker.demo.shop_source import Message, SourceDatabase, SourceTable
+from worker.demo.shop_source import Message, SourceDatabase
 from worker.demo.shop_tables import DATABASE, PARCELS, TIER, shop_tables
 
 _NOTES = (None, None, None, "ring twice", "gift 🎁", "leave it at the neighbour's", "one\ntwo", 'say "hi"')
@@ -38,6 +38,7 @@ class Shop:
         self._wanted = changes
         self._random = Random(seed)
         self._source = SourceDatabase(DATABASE, shop_tables(), clock)
+        self.tables = self._source.tables
         self._now = datetime(2026, 3, 2, 8, 0, 0)
         self._products = max(20, changes // 125)
         self._customers = 0
@@ -49,10 +50,6 @@ class Shop:
         self._new: list[int] = []
         self._paid: list[int] = []
         self._shipped: list[str] = []
-
-    @property
-    def tables(self) -> Mapping[str, SourceTable]:
-        return self._source.tables
 
     @property
     def changes(self) -> int:

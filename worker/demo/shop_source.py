@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from handlers.mysql.types import MySQLType, read_type
+from handlers.values.change_json import duration_text
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -213,13 +214,6 @@ class Column:
         object.__setattr__(self, "sql_type", _SQL_TYPES[mysql_type.name])
 
 
-def time_text(value: timedelta) -> str:
-    """Format a TIME of whole seconds: `08:30:00`."""
-    seconds = round(abs(value).total_seconds())
-    sign = "-" if value < timedelta() else ""
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-
-
 def _encoder(mysql_type: MySQLType) -> Callable[[Any], str]:
     name, sizes = mysql_type.name, mysql_type.sizes
     if name == "enum":
@@ -232,24 +226,16 @@ def _encoder(mysql_type: MySQLType) -> Callable[[Any], str]:
     return _TEXTS.get(name, str)
 
 
-def _binary(value: bytes) -> str:
-    """Write one character per byte. Canal drops trailing zeros."""
-    return value.rstrip(b"\0").decode("latin-1")
-
-
 def _datetime(value: datetime, digits: int) -> str:
     text = f"{value:%Y-%m-%d %H:%M:%S}"
     return f"{text}.{value.microsecond:06d}"[: len(text) + 1 + digits] if digits else text
 
 
-def _json(value: str) -> str:
-    """Format as MySQL prints it: with a space after each colon and comma."""
-    return msgspec.json.format(value, indent=0)
-
-
 _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "decimal": lambda value: format(value, "f"),
-    "time": time_text,
-    "binary": _binary,
-    "json": _json,
+    "time": duration_text,
+    # One character per byte. Canal drops trailing zeros.
+    "binary": lambda value: value.rstrip(b"\0").decode("latin-1"),
+    # As MySQL prints it: with a space after each colon and comma.
+    "json": partial(msgspec.json.format, indent=0),
 }

@@ -16,7 +16,8 @@ import msgspec
 
 from handlers import Batch, Handler, HandlerContext
 from handlers.spark.delta.commits.commit_notes import read_note
-from worker.demo.shop_source import Place, time_text
+from handlers.values.change_json import duration_text
+from worker.demo.shop_source import Place
 
 Row = Mapping[str, Any]
 _STATEMENTS = ("ddl", "truncate")
@@ -71,7 +72,7 @@ def _comparable(row: Row) -> dict[str, Any]:
 def _kept(value: Any) -> Any:
     """Convert a source value to the Spark handler's form."""
     if isinstance(value, timedelta):
-        return time_text(value)
+        return duration_text(value)
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC)
     return list(value) if isinstance(value, tuple) else value

@@ -41,11 +41,9 @@ class Record(Protocol):
     def offset(self) -> int: ...
     def timestamp(self) -> tuple[int, int]:
         """(kind, milliseconds since 1970)."""
-        ...
 
     def __len__(self) -> int:
         """The value's length in bytes."""
-        ...
 
 
 # A direct call that CPython has specialized does not check whether the client left an exception.
@@ -96,7 +94,6 @@ class Route(Protocol):
     @property
     def alone(self) -> bool:
         """True for DDL, which is the only record of its batch."""
-        ...
 
 
 class PlainRoute(msgspec.Struct, frozen=True, gc=False):
@@ -148,19 +145,16 @@ class Format(Protocol):
 
     def explain(self, record: Record) -> Route | Skip | Apart:
         """The slow path: route, skip or split one record. Raises UndecodableRecord."""
-        ...
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append the record's changes in source order. A record without rows or a statement has none. If
         `explain` splits a record, its parts are decoded, not the record.
 
         Raises UndecodableRecord; then `into` is unchanged."""
-        ...
 
     def source_time_ms(self, record: Record) -> int | None:
         """Time of the record's change in its source, in milliseconds since 1970 (UTC). None if the record has
         no such time. Raises any exception for a record of another format (see `decoding.source_time`)."""
-        ...
 
 
 @runtime_checkable
@@ -172,7 +166,6 @@ class NamesSchemas(Protocol):
         one. `route`, `explain` and the other methods may wait if a record is not ready.
 
         Never waits and never raises."""
-        ...
 
 
 class DecodesMany(Protocol):
@@ -185,7 +178,6 @@ class DecodesMany(Protocol):
 
         Appends to `ends`, for each record, the length of `into` after its changes. Returns the first record
         that it cannot decode, and appends nothing for it: `decode` raises the reason. None: all decoded."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +200,6 @@ class SeparateDDL(Protocol):
     def log_position(self, record: Record) -> LogPosition | None:
         """The record's position. None if it is not from the log (a tombstone, a heartbeat): then it follows
         the previous record. Never raises."""
-        ...
 
     def learn(self, record: Record) -> None:
         """Remember the table definitions of a DDL record, by its position in the log.
@@ -216,7 +207,6 @@ class SeparateDDL(Protocol):
         The worker calls this before it decodes the record or a later one in the log. When it starts, it calls
         this for the whole topic, then for each new record. Another call for the same record changes nothing.
         Never raises. Ignores a record without a table definition."""
-        ...
 
 
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799

@@ -77,7 +77,8 @@ class RowStruct:
             if column.finish is None:
                 continue
             both = [self._finish("x", place), self._finish("y", place)]
-            if column.is_finished is None and column.json_type is not float and not _is_list(column):
+            is_list = get_origin(column.json_type) is list
+            if column.is_finished is None and column.json_type is not float and not is_list:
                 # Equal values of other types may differ: 0.0 and -0.0, 1 and 1.0.
                 text = f" and y{place}.__class__ is str" if column.json_type is Any else ""
                 lines += [
@@ -110,10 +111,6 @@ class RowStruct:
         exec("\n    ".join([f"def read({parameters}):", *lines]), known)
         made: Callable[..., Any] = known["read"]
         return made
-
-
-def _is_list(column: StructColumn) -> bool:
-    return get_origin(column.json_type) is list
 
 
 class Practice(Generic[Decoder]):

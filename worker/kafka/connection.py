@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
-from handlers import HandlerContext
 from handlers.hanging_calls import Bounded
-from handlers.kafka.librdkafka import SILENT
+from handlers.kafka.librdkafka import FINAL, SILENT, cluster_metadata
 from handlers.loading.registry import HandlerTypeError, OptionsError, create
 from handlers.options.matching import topic_matcher
 from worker.configuration import Configuration, HandlerEntry
@@ -24,9 +22,6 @@ from worker.formats.registry import entry_for
 KAFKA_SECONDS = 10.0
 HANDLER_SECONDS = 60.0
 """Includes the start of a Java process."""
-
-# Trying longer does not help against these.
-_FINAL = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +40,11 @@ def reach_kafka(configuration: Configuration, seconds: float = KAFKA_SECONDS) ->
     The request never creates a topic."""
     servers = configuration.kafka.bootstrap_servers
     try:
-        metadata = _metadata(configuration, seconds)
-    except _Unreachable as fault:
-        return [Reached(f"kafka {servers}", error=str(fault))]
+        metadata = cluster_metadata(admin_settings(configuration), seconds, SILENT)
+    except KafkaException as fault:
+        kind = "authentication failed" if fault.args[0].code() in FINAL else f"no answer within {seconds:g} s"
+        kind = "TLS failed" if fault.args[0].code() == KafkaError._SSL else kind
+        return [Reached(f"kafka {servers}", error=f"{kind}: {fault.args[0].str()}")]
     answers = [Reached(f"kafka {servers}", f"{len(metadata.brokers)} brokers")]
     patterns = dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics])
     formats = configuration.format
@@ -56,32 +53,6 @@ def reach_kafka(configuration: Configuration, seconds: float = KAFKA_SECONDS) ->
     if configuration.dead_letter is not None:
         answers.append(_dead_letter_topic(configuration, metadata, configuration.dead_letter.topic))
     return answers
-
-
-class _Unreachable(Exception):
-    pass
-
-
-def _metadata(configuration: Configuration, seconds: float) -> Any:
-    """Return the cluster's metadata, as confluent_kafka.admin describes it (no type is exported)."""
-    errors: list[KafkaError] = []
-    settings: dict[str, Any] = {**admin_settings(configuration), "error_cb": errors.append}
-    admin = AdminClient(settings, logger=SILENT)
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return admin.list_topics(timeout=1)
-        except KafkaException as error:
-            last: KafkaError = error.args[0]
-        # The callback receives the reason; the call itself only times out.
-        admin.poll(0)
-        final = next((error for error in errors if error.code() in _FINAL), None)
-        if final is not None:
-            kind = "TLS failed" if final.code() == KafkaError._SSL else "authentication failed"
-            raise _Unreachable(f"{kind}: {final.str()}")
-        if time.monotonic() >= end:
-            reasons = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
-            raise _Unreachable(f"no answer within {seconds:g} s: {(reasons or [last])[-1].str()}")
 
 
 def _topic(metadata: Any, pattern: str, formats: tuple[str, ...]) -> Reached:
@@ -153,14 +124,8 @@ def reach_handlers(configuration: Configuration, seconds: float = HANDLER_SECOND
 
 
 def _reach(configuration: Configuration, entry: HandlerEntry, seconds: float) -> Reached:
-    context = HandlerContext(
-        start_timeout=HANDLER_SECONDS - 5,  # must end before the limit
-        worker=configuration.name,
-        handler=entry.name,
-        lanes=configuration.lanes.count,
-        folder=configuration.folder,
-        spark=configuration.spark,
-    )
+    shorter = HANDLER_SECONDS - 5  # must end before the limit
+    context = configuration.context_for(entry, lanes=configuration.lanes.count, start_timeout=shorter)
 
     def attempt() -> str | None:
         try:

@@ -94,11 +94,16 @@ def meter(name: str) -> Meter:
     )
 
 
-def family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
-    """Create a family for values that are kept elsewhere, for one scrape."""
+def family(name: str, *values: tuple[Sequence[str], float | None]) -> CounterMetricFamily | GaugeMetricFamily:
+    """Create a family for values that are kept elsewhere, for one scrape. `values`: each with its labels.
+    Unknown values (None) have no sample, because 0 would be wrong."""
     entry = definition(name)
     kind = CounterMetricFamily if entry.kind == "counter" else GaugeMetricFamily
-    return kind(entry.family, entry.help, labels=entry.labels)
+    made = kind(entry.family, entry.help, labels=entry.labels)
+    for labels, value in values:
+        if value is not None:
+            made.add_metric([*labels], value)
+    return made
 
 
 def families(meter: Meter) -> Iterator[Metric]:

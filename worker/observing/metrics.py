@@ -131,8 +131,11 @@ class Metrics(Collector):
         yield times
 
         levels, left_out = self._log_limits.counts()
-        yield _told("binlane_log_events_total", dict.fromkeys(_LEVELS, 0) | levels)
-        yield _told("binlane_log_lines_left_out_total", dict.fromkeys(STORMY, 0) | left_out)
+        for name, counts in (
+            ("binlane_log_events_total", dict.fromkeys(_LEVELS, 0) | levels),
+            ("binlane_log_lines_left_out_total", dict.fromkeys(STORMY, 0) | left_out),
+        ):
+            yield meters.family(name, *(([label], count) for label, count in counts.items()))
 
         look = None if self._look is None else self._look()
         status = look.status if look is not None else None
@@ -154,11 +157,3 @@ class Metrics(Collector):
         gauge = self._meters[metric]
         assert isinstance(gauge, Gauge)
         (gauge.labels(*labels) if labels else gauge).set(value)
-
-
-def _told(name: str, counts: dict[str, int]) -> Metric:
-    """Build a counter whose counts are kept elsewhere: {label: count}."""
-    found = meters.family(name)
-    for label, count in counts.items():
-        found.add_metric([label], count)
-    return found

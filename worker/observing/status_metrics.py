@@ -20,29 +20,30 @@ _SPARK_RESULTS = ("success", "failure")
 
 
 def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
-    """Yield the families of a status. Unknown values (None) have no sample, because 0 would be wrong."""
+    """Yield the families of a status."""
     status = look.status
     yield from _of_tables(look, labels)
-    paused = family("binlane_table_paused_seconds")
-    for pause in status.pauses:
-        seconds = max(0.0, time.time() - pause.since.timestamp())
-        paused.add_metric([pause.table, pause.handler or "", pause.by], seconds)
-    yield paused
+    yield family(
+        "binlane_table_paused_seconds",
+        *(
+            ([each.table, each.handler or "", each.by], max(0.0, time.time() - each.since.timestamp()))
+            for each in status.pauses
+        ),
+    )
     yield from _of_lanes(status.lanes)
     yield from _of_bounds(status)
     yield from _of_partitions(status.partitions, held_up=look.held_up)
-    up = family("binlane_target_up")
-    waiting, waited = family("binlane_limit_waiting"), family("binlane_limit_wait_seconds_total")
-    for target in status.targets:
-        up.add_metric([target.handler], target.up)
-        waiting.add_metric([target.handler], target.waiting)
-        waited.add_metric([target.handler], target.waited_seconds)
-    yield from (up, waiting, waited)
+    targets = [([each.handler], each) for each in status.targets]
+    yield family("binlane_target_up", *((label, each.up) for label, each in targets))
+    yield family("binlane_limit_waiting", *((label, each.waiting) for label, each in targets))
+    yield family(
+        "binlane_limit_wait_seconds_total", *((label, each.waited_seconds) for label, each in targets)
+    )
     if status.kafka is not None:
         if status.kafka.up is not None:
-            yield _single("binlane_kafka_up", status.kafka.up)
-        yield _single("binlane_poll_idle_seconds", status.kafka.quiet_seconds)
-        yield _single("binlane_membership_unconfirmed_seconds", status.kafka.unconfirmed_seconds)
+            yield family("binlane_kafka_up", ([], status.kafka.up))
+        yield family("binlane_poll_idle_seconds", ([], status.kafka.quiet_seconds))
+        yield family("binlane_membership_unconfirmed_seconds", ([], status.kafka.unconfirmed_seconds))
 
 
 def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:
@@ -50,20 +51,20 @@ def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:
     for table, records in look.finished:
         label = labels.label(table)
         finished[label] = finished.get(label, 0) + records
-    counter = family("binlane_records_finished_total")
-    for label, records in finished.items():
-        counter.add_metric([label], records)
+    counter = family(
+        "binlane_records_finished_total", *(([label], records) for label, records in finished.items())
+    )
     counter.samples = labels.fold(counter.samples)
     yield counter
     # A table without records, known only from a statement, has no label.
     known = {table for table, _ in look.finished}
     yield from _of_table_states([table for table in look.status.tables if table.table in known], labels)
-    yield _single("binlane_tables_blocked", look.standing)
-    yield _single("binlane_tables_halted", look.halted)
-    yield _single("binlane_tables_target_down", look.target_down)
-    yield _single("binlane_blocked_records", look.blocked_records)
+    yield family("binlane_tables_blocked", ([], look.standing))
+    yield family("binlane_tables_halted", ([], look.halted))
+    yield family("binlane_tables_target_down", ([], look.target_down))
+    yield family("binlane_blocked_records", ([], look.blocked_records))
     for what, value in zip(("records", "bytes", "seconds"), look.parked, strict=True):
-        yield _single(f"binlane_parked_{what}", value)
+        yield family(f"binlane_parked_{what}", ([], value))
 
 
 def _of_table_states(tables: Sequence[TableStatus], labels: TableLabels) -> Iterator[Metric]:
@@ -90,37 +91,33 @@ def _of_table_states(tables: Sequence[TableStatus], labels: TableLabels) -> Iter
 
 
 def _of_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Metric]:
-    records = family("binlane_lane_queued_records")
-    size = family("binlane_lane_queued_bytes")
-    running = family("binlane_lane_running_seconds")
-    busy = family("binlane_lane_busy_seconds_total")
-    offers = family("binlane_lane_offers_total")
-    batches = family("binlane_lane_batches_total")
-    fill = family("binlane_lane_fill_ratio")
-    for lane in lanes:
-        label = [str(lane.lane)]
-        records.add_metric(label, lane.queued_records)
-        size.add_metric(label, lane.queued_bytes)
-        running.add_metric(label, lane.running_seconds or 0.0)
-        busy.add_metric(label, lane.busy_seconds)
-        for result, count in lane.offers.items():
-            offers.add_metric([*label, result], count)
-        for result, count in lane.batches.items():
-            batches.add_metric([*label, result], count)
-        fill.add_metric([*label, "records"], lane.records_fill)
-        fill.add_metric([*label, "bytes"], lane.bytes_fill)
-    yield from (records, size, running, busy, offers, batches, fill)
+    labelled = [([str(lane.lane)], lane) for lane in lanes]
+    yield family("binlane_lane_queued_records", *((label, lane.queued_records) for label, lane in labelled))
+    yield family("binlane_lane_queued_bytes", *((label, lane.queued_bytes) for label, lane in labelled))
+    yield family(
+        "binlane_lane_running_seconds", *((label, lane.running_seconds or 0.0) for label, lane in labelled)
+    )
+    yield family("binlane_lane_busy_seconds_total", *((label, lane.busy_seconds) for label, lane in labelled))
+    offers = [([*label, result], count) for label, lane in labelled for result, count in lane.offers.items()]
+    yield family("binlane_lane_offers_total", *offers)
+    batches = [
+        ([*label, result], count) for label, lane in labelled for result, count in lane.batches.items()
+    ]
+    yield family("binlane_lane_batches_total", *batches)
+    records = [([*label, "records"], lane.records_fill) for label, lane in labelled]
+    sizes = [([*label, "bytes"], lane.bytes_fill) for label, lane in labelled]
+    yield family("binlane_lane_fill_ratio", *records, *sizes)
 
 
 def _of_bounds(status: WorkerStatus) -> Iterator[Metric]:
     records, size = status.lane_max_records, status.max_bytes
     if not records or not size:
         return
-    yield _single("binlane_lane_max_records", records)
-    yield _single("binlane_lanes_max_bytes", size)
+    yield family("binlane_lane_max_records", ([], records))
+    yield family("binlane_lanes_max_bytes", ([], size))
     fullest = max((lane.queued_records for lane in status.lanes), default=0) / records
     held = sum(lane.queued_bytes for lane in status.lanes) / size
-    yield _single("binlane_lanes_fill_ratio", max(fullest, held))
+    yield family("binlane_lanes_fill_ratio", ([], max(fullest, held)))
 
 
 def _oldest(partition: PartitionStatus) -> float | None:
@@ -150,24 +147,11 @@ _OF_PARTITION: Mapping[str, Callable[[PartitionStatus], float | None]] = {
 
 
 def _of_partitions(partitions: Sequence[PartitionStatus], *, held_up: bool) -> Iterator[Metric]:
-    blocked = family("binlane_partition_blocked")
-    for each in partitions:
-        is_blocked = held_up or each.paused_by not in (None, "lanes")
-        blocked.add_metric([each.topic, str(each.partition)], is_blocked)
-    yield blocked
+    labelled = [([each.topic, str(each.partition)], each) for each in partitions]
+    blocked = [(label, held_up or each.paused_by not in (None, "lanes")) for label, each in labelled]
+    yield family("binlane_partition_blocked", *blocked)
     for name, value_of in _OF_PARTITION.items():
-        gauge = family(name)
-        for each in partitions:
-            value = value_of(each)
-            if value is not None:
-                gauge.add_metric([each.topic, str(each.partition)], value)
-        yield gauge
-
-
-def _single(name: str, value: float) -> Metric:
-    gauge = family(name)
-    gauge.add_metric([], value)
-    return gauge
+        yield family(name, *((label, value_of(each)) for label, each in labelled))
 
 
 class HandlerMeters:
@@ -244,7 +228,4 @@ def _spark_up(statuses: Iterable[Mapping[str, Any]]) -> Metric:
         if up is not None:
             name = str(status.get("handler", ""))
             found[name] = found.get(name, True) and bool(up)
-    gauge = family("binlane_spark_up")
-    for name, up in found.items():
-        gauge.add_metric([name], up)
-    return gauge
+    return family("binlane_spark_up", *(([name], up) for name, up in found.items()))

@@ -166,7 +166,7 @@ class Rebalancer:
         for assignment in with_earlier(gone):
             assignment.closed = True
             if assignment.committed is not None:
-                self.starts.gone(assignment.partition)
+                self.starts.forced.over(assignment.partition)
         return gone
 
 

@@ -52,7 +52,7 @@ class Starts:
             settings.get("partition.assignment.strategy", "")
         )
         """Whether a rebalance revokes only the partitions that move."""
-        self._forced = ForcedStart()
+        self.forced = ForcedStart()
         self._first: Collection[str] | None = None
         """With `latest`: the topics with which the group began, as far as this worker can see."""
 
@@ -79,7 +79,7 @@ class Starts:
             self._first = topics.keys() - later_topics(topics, patterns, known)
         if checkpoint.force:
             before = {place: committed.get(place) for place in places}
-            self._forced = ForcedStart(before, self.topic_ids(topics))
+            self.forced = ForcedStart(before, self.topic_ids(topics))
         else:
             self._refuse_late_ddl(consumer, places, known)
 
@@ -139,7 +139,7 @@ class Starts:
             partitions,
             forced=lambda partition: (
                 checkpoint.force
-                and self._forced.applies(partition, committed.get(partition), topic_ids.get(partition.topic))
+                and self.forced.applies(partition, committed.get(partition), topic_ids.get(partition.topic))
             ),
             initial=checkpoint.initial,
             file=entries,
@@ -198,10 +198,6 @@ class Starts:
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """Return Kafka's answer. Repeats the question, because a start cannot be guessed. Raises Stopping."""
         return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self.stopping)
-
-    def gone(self, partition: TopicPartition) -> None:
-        """The partition is revoked after this worker has committed it."""
-        self._forced.over(partition)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return Kafka's ids of these topics, as far as the brokers report them soon."""

@@ -76,14 +76,7 @@ def reload_table(
 
     `tell` receives the progress regularly; `say` the current step, or what is left. Raises ReloadFault. Then
     the table is unchanged, but if the connection was lost at the commit, it may already be complete."""
-    context = HandlerContext(
-        worker=configuration.name,
-        handler=entry.name,
-        folder=configuration.folder,
-        start_timeout=configuration.start_timeout,
-        spark=configuration.spark,
-    )
-    target = _target(entry, context, table, say, is_alone=is_alone)
+    target = _target(entry, configuration.context_for(entry), table, say, is_alone=is_alone)
     try:
         try:
             target.begin()

@@ -52,7 +52,7 @@ from worker.processing.traced import processors, saved, tracing_of
 from worker.running.handler_set import HandlerSet
 from worker.running.process import KAFKA_SECONDS
 from worker.running.unreadable import Unreadable
-from worker.stuck.stuck_heads import StuckHeads
+from worker.stuck.stuck_heads import StuckHeads, UnfinishedRecords
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
 from worker.units.parking_files import ParkingLot
@@ -262,25 +262,14 @@ class Components:
             beat=self.beat,
             fail=fail,
         )
-        self.stuck = StuckHeads(
-            assignments,
-            self.lanes,
-            self.calls,
-            units=self.book.all,
-            held=self.backlog.parts,
-            after=configuration.stuck_after,
-            clock=clock,
+        parts = self.backlog.parts
+        records = UnfinishedRecords(
+            assignments, self.lanes, self.calls, units=self.book.all, held=parts, clock=clock
         )
+        self.stuck = StuckHeads(records, configuration.stuck_after)
+        has_letters = self.dead_letters is not None
         self.unblocking = Unblocking(
-            self.assignments,
-            self.lanes,
-            self.calls,
-            units=self.book.all,
-            held=self.backlog.parts,
-            commit=self.committer.commit,
-            letters=self.dead_letters is not None,
-            stopped=stop.is_set,
-            clock=clock,
+            records, commit=self.committer.commit, letters=has_letters, stopped=stop.is_set
         )
         self.unreadable = Unreadable(
             self.assignments,

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from handlers import Batch, Change, Handler, HandlerContext, PartialFailure, StopWorker
+from handlers import Batch, Change, Handler, PartialFailure, StopWorker
 from handlers.loading.registry import HandlerTypeError, OptionsError, create
 from handlers.loading.user_code import refuse_unrun
 from handlers.options.matching import topics_matcher
@@ -222,13 +222,9 @@ class Replay:
         try:
             made = create(entry, configuration.folder)
             made.open(
-                HandlerContext(
-                    worker=configuration.name,
-                    handler=entry.name,
+                configuration.context_for(
+                    entry,
                     lane=0 if made.per_lane else None,
-                    folder=configuration.folder,
-                    start_timeout=configuration.start_timeout,
-                    spark=configuration.spark,
                     stop_worker=self._stopped.append,
                     handles=partial(handles, configuration, entry),
                 )

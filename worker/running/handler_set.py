@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
-from handlers import Handler, HandlerContext, TargetUnavailable
+from handlers import Handler, TargetUnavailable
 from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import BUILT_IN, create
 from handlers.logs import get_logger
@@ -236,16 +236,13 @@ class HandlerSet:
         self._opening = entry.name, end
         for number, handler in enumerate(objects, first_lane):
             lane = number if handler.per_lane else None
-            context = HandlerContext(
-                worker=configuration.name,
-                handler=entry.name,
+            context = configuration.context_for(
+                entry,
                 lane=lane,
                 lanes=configuration.lanes.count,
-                folder=configuration.folder,
                 start_timeout=max(0.0, end - time.monotonic()),
                 # If a reload's handler cannot be opened, the plan is abandoned, not the worker.
                 stopping=self.stopping if opened is self._opened else None,
-                spark=configuration.spark,
                 stop_worker=self.fail,
                 metrics=self.metrics,
                 handles=lambda table: handles(self.configuration, entry, table),

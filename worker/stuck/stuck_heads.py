@@ -50,10 +50,9 @@ class _Watched:
     told: StuckStatus | None = None
 
 
-@dataclass(eq=False)
-class StuckHeads:
-    """Reports the first unfinished record that stays the first for `after` seconds, and again at every
-    doubling. One thread looks. Any thread may use `of`, `reason` and `after`.
+@dataclass(frozen=True, eq=False)
+class UnfinishedRecords:
+    """Where the worker's unfinished records are. Any thread.
 
     `units`: all tables. `held`: records that the lanes had no room for yet."""
 
@@ -63,8 +62,24 @@ class StuckHeads:
     _: KW_ONLY
     units: Callable[[], Iterable[Unit]]
     held: Callable[[], Iterable[tuple[Unit, Chunk]]]
-    after: float
     clock: Callable[[], float]
+
+    def find(
+        self, wanted: Mapping[Assignment, int]
+    ) -> tuple[dict[Assignment, Unit], dict[Assignment, list[RecordLocation]]]:
+        """Find these offsets: the tables of held ones, and the places of those in the lanes."""
+        # In this order: held records move to the lanes, and none come back.
+        held = {a: unit for unit, chunk in self.held() for a, _ in numbers([chunk], wanted)}
+        return held, locate(self.lanes, self.units(), wanted, self.clock())
+
+
+@dataclass(eq=False)
+class StuckHeads:
+    """Reports the first unfinished record that stays the first for `after` seconds, and again at every
+    doubling. One thread looks. Any thread may use `of`, `reason` and `after`."""
+
+    records: UnfinishedRecords
+    after: float
 
     def __post_init__(self) -> None:
         self._watched: dict[Assignment, _Watched] = {}
@@ -79,13 +94,13 @@ class StuckHeads:
 
     def look(self) -> None:
         """Look once a second. Call this often."""
-        now = self.clock()
+        now = self.records.clock()
         if self._looked is not None and now < self._looked + _LOOK_SECONDS:
             return
         passed = 0.0 if self._looked is None else min(now - self._looked, _LONGEST_SECONDS)
         self._looked = now
         watched: dict[Assignment, _Watched] = {}
-        for assignment in self.assignments.current():
+        for assignment in self.records.assignments.current():
             if assignment.closed:  # it is being revoked, and its unfinished records are forgotten
                 continue
             head = assignment.tracker.head
@@ -108,7 +123,7 @@ class StuckHeads:
         after = min(self.after, _PAUSED_SECONDS)
         stuck = {each: known for each, known in watched.items() if known.seconds >= after}
         if stuck:
-            self._report(stuck, passed, now)
+            self._report(stuck, passed)
         lost = [
             assignment.record_at(known.offset)
             for assignment, known in stuck.items()
@@ -116,11 +131,9 @@ class StuckHeads:
         ]
         self.reason = f"no thread has the unfinished records {', '.join(lost)}" if lost else None
 
-    def _report(self, stuck: Mapping[Assignment, _Watched], passed: float, now: float) -> None:
+    def _report(self, stuck: Mapping[Assignment, _Watched], passed: float) -> None:
         wanted = {assignment: known.offset for assignment, known in stuck.items()}
-        # In this order: held records move to the lanes, and none come back.
-        held = {a: unit for unit, chunk in self.held() for a, _ in numbers([chunk], wanted)}
-        found = locate(self.lanes, self.units(), wanted, now)
+        held, found = self.records.find(wanted)
         for assignment, known in stuck.items():
             place = _slowest(found.get(assignment, ()))
             told = self._told(assignment, known, place, held.get(assignment))
@@ -143,15 +156,15 @@ class StuckHeads:
         held_by = handler = handler_seconds = stack = None
         if place is not None:
             unit, state = place.unit, place.doing
-            if state in ("queued", "retrying") and not self.lanes.trusted:
+            if state in ("queued", "retrying") and not self.records.lanes.trusted:
                 state = _GROUP
             if place.held_by is not None:
                 held_by = place.held_by[0].record_at(place.held_by[1])
-            call = _longest(self.calls.current(), place) if state == "running" else None
+            call = _longest(self.records.calls.current(), place) if state == "running" else None
             if call is not None:
                 thread, own = call
-                handler, handler_seconds = own.handler, round(self.clock() - own.since, 1)
-                stack = self.calls.stack(thread, own)
+                handler, handler_seconds = own.handler, round(self.records.clock() - own.since, 1)
+                stack = self.records.calls.stack(thread, own)
         return StuckStatus(
             offset=known.offset,
             seconds=round(known.seconds, 1),

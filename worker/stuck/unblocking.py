@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
 from worker.attempts.steps import SetAside
-from worker.lanes.lanes import Lanes
-from worker.lanes.record_location import RecordLocation, blocked_at, locate, numbers, set_aside
+from worker.lanes.record_location import RecordLocation, blocked_at, set_aside
 from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest
-from worker.processing.slow_calls import RunningCalls
-from worker.units.assigned_partition import Assignment, Assignments, with_earlier
-from worker.units.chunk import Chunk
+from worker.stuck.stuck_heads import UnfinishedRecords
+from worker.units.assigned_partition import Assignment, with_earlier
 from worker.units.unit import Unit
 from worker.units.work import Work
 
@@ -43,19 +41,14 @@ class _Found:
 class Unblocking:
     """One order at a time. Any thread. Waits for the processors.
 
-    `held`: records that the lanes had no room for yet. `commit`: saves what is finished, and returns whether
+    `commit`: saves what is finished, and returns whether
     Kafka has it. `letters`: there is a dead-letter topic. `stopped`: whether the worker is about to stop."""
 
-    assignments: Assignments
-    lanes: Lanes
-    calls: RunningCalls
+    records: UnfinishedRecords
     _: KW_ONLY
-    units: Callable[[], Iterable[Unit]]
-    held: Callable[[], Iterable[tuple[Unit, Chunk]]]
     commit: Callable[[], bool]
     letters: bool
     stopped: Callable[[], bool]
-    clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         # Two orders about one record would not know of each other.
@@ -100,22 +93,21 @@ class Unblocking:
             )
         current = [
             each
-            for each in self.assignments.current()
+            for each in self.records.assignments.current()
             if asked.topic in (None, each.partition.topic)
             and asked.partition in (None, each.partition.partition)
         ]
         # Recreated topics too: records of the former topic go first, and may block the table.
         owned = sorted(with_earlier(current), key=lambda each: each.epoch)
         if not current:
-            have = ", ".join(sorted(str(each.partition) for each in self.assignments.current())) or "none"
+            have = (
+                ", ".join(sorted(str(each.partition) for each in self.records.assignments.current()))
+                or "none"
+            )
             raise Refused(f"this worker lacks that partition; it has {have}. Ask the worker that has it")
-        units = list(self.units())
-        if not any(unit.table.label == asked.table for unit in units):
+        if not any(unit.table.label == asked.table for unit in self.records.units()):
             raise Refused(f"this worker has read no table {asked.table}: write database.table, as in status")
-        wanted = dict.fromkeys(owned, asked.offset)
-        # In this order: held records move to the lanes, and none come back.
-        held = {a: unit.table.label for unit, chunk in self.held() for a, _ in numbers([chunk], wanted)}
-        seen = locate(self.lanes, units, wanted, self.clock())
+        held, seen = self.records.find(dict.fromkeys(owned, asked.offset))
         found: dict[TopicPartition, _Found] = {}
         for assignment in owned:
             own = [place for place in seen.get(assignment, ()) if place.unit.table.label == asked.table]
@@ -126,26 +118,26 @@ class Unblocking:
             raise Refused(f"{asked.table} has offset {asked.offset} in {where}: give --topic and --partition")
         for only in found.values():
             return only
-        whose = {each: own[0].unit.table.label for each, own in seen.items()} | held
+        whose = {each: own[0].unit for each, own in seen.items()} | held
         raise Refused("; ".join(_missing(each, asked, whose.get(each)) for each in current))
 
     def _order(self, asked: UnblockRequest, found: _Found) -> tuple[SetAside, list[_Given]]:
         """Give the order to the batches that are blocked at the record. Raises Refused."""
         order = SetAside(asked.action, asked.by)
-        end = self.clock() + _RUNS_SECONDS
+        end = self.records.clock() + _RUNS_SECONDS
         while True:
             given = [
                 (place.work, place.number)
                 for place in found.locations
                 if place.work is not None
-                and set_aside(self.lanes, place.unit, place.work, place.number, order)
+                and set_aside(self.records.lanes, place.unit, place.work, place.number, order)
             ]
             if given:
                 return order, given
             if not found.assignment.tracker.is_unfinished(asked.offset):
                 raise Refused(f"{found.assignment.record_at(asked.offset)} has just finished")
             blocked = any(_may_be_set_aside(place) for place in found.locations)
-            if not blocked or self.clock() > end or self.stopped():
+            if not blocked or self.records.clock() > end or self.stopped():
                 raise Refused(self._why_not(asked, found))
             time.sleep(_LOOK_SECONDS)
             found = self._find(asked)
@@ -154,13 +146,13 @@ class Unblocking:
         self, asked: UnblockRequest, assignment: Assignment, order: SetAside, given: list[_Given]
     ) -> UnblockAnswer:
         position = assignment.record_at(asked.offset)
-        end = self.clock() + _DONE_SECONDS
+        end = self.records.clock() + _DONE_SECONDS
         while assignment.tracker.is_unfinished(asked.offset):
             # In this order: what is done counts as finished a moment before.
             through = all(work.finished > number for work, number in given)
             if not assignment.tracker.is_unfinished(asked.offset):
                 break
-            if through or assignment.closed or self.stopped() or self.clock() > end:
+            if through or assignment.closed or self.stopped() or self.records.clock() > end:
                 return UnblockAnswer(
                     result="ordered",
                     message=self._not_yet(asked, assignment, order, through=through),
@@ -192,7 +184,7 @@ class Unblocking:
             return "the partition is leaving this worker: ask its next owner, if it is blocked there too"
         if self.stopped():
             return "the worker is stopping: check whether the record is still blocked when it runs again"
-        now = locate(self.lanes, self.units(), {assignment: asked.offset}, self.clock())
+        _, now = self.records.find({assignment: asked.offset})
         doing = "; ".join(
             f"{place.doing}{': ' + place.error if place.error else ''}" for place in now.get(assignment, ())
         )
@@ -222,8 +214,8 @@ class Unblocking:
         return f"{position} is not what blocks {asked.table}: {self._stands(asked.table)}"
 
     def _runs(self, asked: UnblockRequest, found: _Found, place: RecordLocation) -> str:
-        now = self.clock()
-        calls = [call for call in self.calls.current().values() if call.work is place.work]
+        now = self.records.clock()
+        calls = [call for call in self.records.calls.current().values() if call.work is place.work]
         who = ", ".join(f"handler {call.handler} for {now - call.since:.0f} s" for call in calls)
         told = f"is in a running batch ({who or f'lane {place.lane}'})"
         if not calls or place.error is not None:
@@ -244,9 +236,9 @@ class Unblocking:
     def _stands(self, table: str) -> str:
         """Name the records at which the table is blocked."""
         found = []
-        with self.lanes.lock:
-            kept = self.lanes.schedule.kept
-            for unit in (unit for unit in self.units() if unit.table.label == table):
+        with self.records.lanes.lock:
+            kept = self.records.lanes.schedule.kept
+            for unit in (unit for unit in self.records.units() if unit.table.label == table):
                 for member in unit.members():
                     work = kept.get(member)
                     if work is None:
@@ -268,12 +260,12 @@ def _may_be_set_aside(place: RecordLocation) -> bool:
     return place.number in place.work.stands_at()
 
 
-def _missing(assignment: Assignment, asked: UnblockRequest, table: str | None) -> str:
+def _missing(assignment: Assignment, asked: UnblockRequest, unit: Unit | None) -> str:
     tracker, offset = assignment.tracker, asked.offset
     position = assignment.record_at(offset)
-    if table is not None and table != asked.table:
-        return f"{position} is of table {table}, not of {asked.table}"
-    if table is not None:
+    if unit is not None and unit.table.label != asked.table:
+        return f"{position} is of table {unit.table.label}, not of {asked.table}"
+    if unit is not None:
         return f"{position} waits for room in the lanes: records before it are not done"
     if tracker.is_unfinished(offset):
         return f"{position} is under way: try again"

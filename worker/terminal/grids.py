@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from rich import box
 from rich.console import RenderableType
@@ -29,6 +30,7 @@ STATE_STYLE = {
     "idle": "dim",
     "stopped": "dim",
 }
+_Row = TypeVar("_Row")
 _WINDOW = 12
 """Width of a partition's window, in columns."""
 _UNREAD = 4
@@ -47,13 +49,9 @@ _ONLY_TWO = 60
 
 
 def tables_grid(
-    status: WorkerStatus,
-    rates: figures.Rates | None,
-    limit: int | None,
-    lines: box.Box | None,
-    width: int = 80,
+    status: WorkerStatus, rates: figures.Rates | None, limit: int | None, width: int | None
 ) -> Table:
-    """At most `limit` tables. Without `lines`: the full width, and fewer columns if that is narrow."""
+    """At most `limit` tables. `width`: fewer columns if it is narrow; None: all columns, with lines."""
     columns: dict[str, Callable[[TableStatus], RenderableType]] = {
         "State": _state,
         "Lane": lambda each: str(each.lane),
@@ -62,24 +60,16 @@ def tables_grid(
         "Finished": lambda each: count(each.finished_records),
         "Delay": lambda each: duration(each.delay_seconds),
     }
-    left_out = {_RATE} if rates is None else set()
-    if lines is None and width < _USUAL:
-        left_out |= {"Lane", "Queued", "Finished"}
-    if lines is None and width < _NARROW:
-        left_out.add(_RATE)
-    columns = {title: tell for title, tell in columns.items() if title not in left_out}
-    grid = grid_of(f"Tables {len(status.tables) + status.tables_omitted:,}", columns, lines)
-    for each in figures.ranked(status.tables)[:limit]:
-        grid.add_row(Text(printable(each.table)), *(tell(each) for tell in columns.values()))
-    return grid
+    if rates is None:
+        del columns[_RATE]
+    name = f"Tables {len(status.tables) + status.tables_omitted:,}"
+    rows = [(each.table, each) for each in figures.ranked(status.tables)[:limit]]
+    least = {"Lane": _USUAL, "Queued": _USUAL, "Finished": _USUAL, _RATE: _NARROW}
+    return _grid(name, columns, rows, least, width)
 
 
 def partitions_grid(
-    status: WorkerStatus,
-    rates: figures.Rates | None,
-    limit: int | None,
-    lines: box.Box | None,
-    width: int = 80,
+    status: WorkerStatus, rates: figures.Rates | None, limit: int | None, width: int | None
 ) -> Table:
     """See `tables_grid`."""
     columns: dict[str, Callable[[PartitionStatus], RenderableType]] = {
@@ -93,18 +83,26 @@ def partitions_grid(
         "Unfinished": lambda each: count(each.unfinished),
         "Delay": lambda each: duration(each.delay_seconds),
     }
-    left_out = {_RATE} if rates is None else set()
-    if lines is None and width < _WIDE:
-        left_out.add("Unfinished")
-    if lines is None and width < _USUAL:
-        left_out |= {"State", "Committed", _RATE}
-    if lines is None and width < _NARROW:
-        left_out.add("Window")
-    columns = {title: tell for title, tell in columns.items() if title not in left_out}
-    grid = grid_of(f"Partitions {len(status.partitions):,}", columns, lines)
-    for each in figures.partitions_by_trouble(status)[:limit]:
-        name = Text(printable(f"{each.topic} [{each.partition}]"))
-        grid.add_row(name, *(tell(each) for tell in columns.values()))
+    if rates is None:
+        del columns[_RATE]
+    found = figures.partitions_by_trouble(status)[:limit]
+    rows = [(f"{each.topic} [{each.partition}]", each) for each in found]
+    least = {"Unfinished": _WIDE, "State": _USUAL, "Committed": _USUAL, _RATE: _USUAL, "Window": _NARROW}
+    return _grid(f"Partitions {len(status.partitions):,}", columns, rows, least, width)
+
+
+def _grid(
+    name: str,
+    columns: Mapping[str, Callable[[_Row], RenderableType]],
+    rows: Iterable[tuple[str, _Row]],
+    least: Mapping[str, int],
+    width: int | None,
+) -> Table:
+    """Create a grid of the columns that fit. `least`: column -> the width that it needs."""
+    shown = [title for title in columns if width is None or width >= least.get(title, 0)]
+    grid = grid_of(name, shown, box.SIMPLE_HEAD if width is None else None)
+    for told, row in rows:
+        grid.add_row(Text(printable(told)), *(columns[title](row) for title in shown))
     return grid
 
 

@@ -47,11 +47,11 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
     parts += [Text(printable(line), style="red") for line in _alarms(status)]
     parts += [Text(printable(f"{each.name} is {each.told}"), style="cyan") for each in status.pauses]
     parts += [Text(command, style="bold") for each in found for command in each.commands]
-    parts.append(grids.tables_grid(status, None, None, box.SIMPLE_HEAD))
+    parts.append(grids.tables_grid(status, None, None, None))
     parts += _more(status.tables_omitted)
     if waiting := waiting_tables(status):
         parts.append(waiting_grid(waiting, snapshot.as_of, box.SIMPLE_HEAD))
-    return Group(*parts, grids.lane_table(status), grids.partitions_grid(status, None, None, box.SIMPLE_HEAD))
+    return Group(*parts, grids.lane_table(status), grids.partitions_grid(status, None, None, None))
 
 
 def summary_line(snapshot: Snapshot, rates: Rates) -> str:
@@ -97,7 +97,7 @@ class LiveView:
         for_partitions = min(len(status.partitions), for_partitions + spare)
 
         shown = min(len(status.tables), _fit(all_tables, for_tables))
-        parts.append(grids.tables_grid(status, self.rates, shown, None, width))
+        parts.append(grids.tables_grid(status, self.rates, shown, width))
         parts += _more(all_tables - shown)
         if for_waiting:
             shown = _fit(len(waiting), for_waiting)
@@ -107,7 +107,7 @@ class LiveView:
         parts.append(grids.lane_grid(status, columns, shown_rows))
         parts += _more(len(status.lanes) - columns * shown_rows)
         shown = _fit(len(status.partitions), for_partitions)
-        parts.append(grids.partitions_grid(status, self.rates, shown, None, width))
+        parts.append(grids.partitions_grid(status, self.rates, shown, width))
         parts += _more(len(status.partitions) - shown)
         parts.append(_one_line("q quits", "dim"))
         yield Group(*parts)

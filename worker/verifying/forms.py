@@ -205,10 +205,6 @@ def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
-def _base64(value: Any) -> str:
-    return value if isinstance(value, str) else base64.b64encode(value).decode("ascii")
-
-
 def _hstore(value: Any) -> str:
     """Read PostgreSQL's text, or JSON."""
     try:
@@ -293,7 +289,9 @@ _TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
     mysql.BIT: bit,
     sa.Float: double,
     sa.Numeric: number,
-    sa.types._Binary: _base64,
+    sa.types._Binary: lambda value: (
+        value if isinstance(value, str) else base64.b64encode(value).decode("ascii")
+    ),
     postgresql.BIT: pg.bits,
     postgresql.INTERVAL: pg.interval,
     postgresql.HSTORE: _hstore,

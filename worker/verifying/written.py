@@ -14,7 +14,8 @@ from pyspark.sql import types as sp
 from sqlalchemy.dialects import postgresql
 
 from handlers.mysql.values import single
-from handlers.spark.rows.conversions import text, time_text
+from handlers.spark.rows.conversions import text
+from handlers.values.change_json import duration_text
 from worker.verifying.forms import Form
 from worker.verifying.postgresql import array_items, hstore, truth
 
@@ -138,7 +139,7 @@ def _texts(value: Any, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterato
         case sa.Time(timezone=True) if isinstance(wanted, int):
             yield text((datetime.min + timedelta(microseconds=wanted)).time())
     if isinstance(value, timedelta):
-        yield time_text(value, getattr(source, "fsp", None) or 0)
+        yield duration_text(value, getattr(source, "fsp", None) or 0)
     if isinstance(value, bytes | bytearray | memoryview):
         yield base64.b64encode(value).decode("ascii")
         yield bytes(value).decode("utf-8", "replace")

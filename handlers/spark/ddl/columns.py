@@ -10,7 +10,7 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
 from handlers.spark.ddl.filling import compute, fill, number
 from handlers.spark.ddl.retyping import modify_columns
-from handlers.spark.ddl.target import Target, find
+from handlers.spark.ddl.target import Target, find, free_name
 from handlers.spark.delta.statements import literal, needs_mapping
 from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.table_ref import TableRef, quoted
@@ -82,7 +82,8 @@ def _is_dropped(target: Target, ref: TableRef, name: str, step: str) -> bool:
 def _make_way(target: Target, ref: TableRef, name: str, step: str) -> None:
     """Rename a column that the source has dropped."""
     target.map_names(ref)
-    kept = _old_name(name, target.columns(ref))
+    columns = target.columns(ref)
+    kept = free_name(name, lambda new: find(columns, new) is not None)
     keep_dropped(target, ref, f"{step}.dropped", gone=[kept], back=[name])
     _rename(target, ref, name, kept, f"{step}.kept")
 
@@ -90,14 +91,6 @@ def _make_way(target: Target, ref: TableRef, name: str, step: str) -> None:
 def _rename(target: Target, ref: TableRef, name: str, new: str, step: str) -> None:
     sql = f"ALTER TABLE {ref.sql} RENAME COLUMN {quoted(name)} TO {quoted(new)}"
     target.alter(ref, step, sql, lambda change: change.rename(name, new))
-
-
-def _old_name(name: str, columns: Sequence[str] | dict[str, str]) -> str:
-    number, new = 1, f"{name}_old"
-    while find(columns, new) is not None:
-        number += 1
-        new = f"{name}_old{number}"
-    return new
 
 
 def add_columns(

@@ -17,7 +17,7 @@ from handlers.spark.ddl.columns import add_columns, keep_dropped
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.replacing import clustering, overwriting
 from handlers.spark.ddl.retyping import check_none_generated, modify_columns
-from handlers.spark.ddl.target import DELTA_LOG, Target, find
+from handlers.spark.ddl.target import DELTA_LOG, Target, find, free_name
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
@@ -217,10 +217,7 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
     """Rename an ended history, whose table the source has dropped. Returns whether the table was one."""
     if not target.is_history or has_current_rows(target, target.ref(table)):
         return False
-    number, name = 1, f"{table.table}_old"
-    while target.exists(target.ref(table._replace(table=name))):
-        number += 1
-        name = f"{table.table}_old{number}"
+    name = free_name(table.table, lambda new: target.exists(target.ref(table._replace(table=new))))
     return rename_table(target, table, table._replace(table=name), step)
 
 

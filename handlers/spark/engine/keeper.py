@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from handlers.background import Background
 from handlers.logs import get_logger
-from handlers.spark.engine.background import Background
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.options import UpkeepOptions
 

@@ -16,7 +16,6 @@ from handlers.spark.engine.keeper import Keeper
 from handlers.spark.engine.leftovers import FoundLogs, Search
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
-from handlers.spark.engine.table.world import World
 from handlers.spark.engine.tables import Tables
 from handlers.spark.engine.views import Views
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
@@ -49,21 +48,22 @@ class Lake:
                 section,
                 self._spark,
                 offer=self._merger.offer,
-                look_at=self._look_at,
-                look_after=self._look_after,
+                look_at=lambda log_folder: self._search.add(log_folder),  # noqa: PLW0108 (it is made below)
+                look_after=lambda sink: self._keeper.look_after(sink),  # noqa: PLW0108 (so is this)
             )
         except BaseException:
             release()
             raise
-        self._world = self._tables.world
-        needs_spark = section.views or not self._world.without_spark.is_on
-        self._needs_spark = self._world.applier is not None and needs_spark and not self._is_iceberg
+        self.world = self._tables.world
+        """The objects that its tables share."""
+        needs_spark = section.views or not self.world.without_spark.is_on
+        self._needs_spark = self.world.applier is not None and needs_spark and not self._is_iceberg
         if self._needs_spark:
             self._spark.begin()
-        views = (Views(self._world).keep,) if section.views and not self._is_iceberg else ()
+        views = (Views(self.world).keep,) if section.views and not self._is_iceberg else ()
         self._keeper = Keeper(options.upkeep, self._tables.serves, *views)
         found = FoundLogs(self._tables)
-        files, logs, partitions = self._world.files, self._world.locations.logs, self._tables.partitions
+        files, logs, partitions = self.world.files, self.world.locations.logs, self._tables.partitions
         self._search = Search(files, logs, serve=found.serve, partitions=partitions)
         self._runs = False
         self._is_safe = False
@@ -79,10 +79,10 @@ class Lake:
         Raises RuntimeError for an Iceberg catalog that is not well configured. Raises FilesError for a store
         that overwrites files, or in which several workers are not safe."""
         try:
-            if self._world.iceberg is not None:
-                self._world.iceberg.connected()
+            if self.world.iceberg is not None:
+                self.world.iceberg.connected()
             self._check_writers()
-            self._world.files.prove(self._world.locations.logs)
+            self.world.files.prove(self.world.locations.logs)
         except TargetUnavailable:
             pass  # the Connect server, or the catalog, is away: it is asked again before the first batch
         except FilesError as error:
@@ -90,9 +90,9 @@ class Lake:
                 raise
             # The store is away. It is proven before the first put, and batches wait for that.
         self._runs = True
-        if self._world.packs.writer is not None and self._world.applier is not None:
-            self._world.packs.writer.start()
-        if self._world.applier is not None and self._world.context.partitions is not None:
+        if self.world.packs.writer is not None and self.world.applier is not None:
+            self.world.packs.writer.start()
+        if self.world.applier is not None and self.world.context.partitions is not None:
             self._search.thread.start()
         if not self._needs_spark:
             self._begin_merging()
@@ -100,7 +100,7 @@ class Lake:
 
     def _go_on(self, error: BaseException | None) -> None:
         """Called when Spark has started, or has failed to."""
-        stop_worker = self._world.context.stop_worker
+        stop_worker = self.world.context.stop_worker
         try:
             if error is None:
                 self._check_default_files()
@@ -111,23 +111,23 @@ class Lake:
             error = trouble
         self._spark_told.set()
         if error is not None and stop_worker is not None and not self._closed:
-            stop_worker(StopWorker(f"handler {self._world.context.handler} needs Spark: {_told(error)}"))
+            stop_worker(StopWorker(f"handler {self.world.context.handler} needs Spark: {_told(error)}"))
 
     def _begin_merging(self) -> None:
         with self._merging:
-            if self._world.applier is not None and not self._closed and not self._is_merging:
+            if self.world.applier is not None and not self._closed and not self._is_merging:
                 self._is_merging = True
                 self._merger.start()
                 self._keeper.thread.start()
 
     def _check_default_files(self) -> None:
         """Check that paths taken as local are local for Spark, too. Raises RuntimeError."""
-        root = self._world.locations.root
+        root = self.world.locations.root
         if not self._assumed or scheme_of(root) or (found := default_scheme(self._spark)) == "file":
             return
         raise RuntimeError(
             f"{root} was read as a folder of this machine, but Spark's fs.defaultFS is {found}: the segments "
-            f"received so far are below {self._world.locations.logs} here. Give spark.warehouse its full "
+            f"received so far are below {self.world.locations.logs} here. Give spark.warehouse its full "
             f"address, {found}://..., or file:{root}; or set HADOOP_CONF_DIR"
         )
 
@@ -146,11 +146,6 @@ class Lake:
             self._tables.claim(sink)
             yield sink
 
-    @property
-    def world(self) -> World:
-        """The objects that its tables share."""
-        return self._world
-
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
         """Release revoked partitions. Returns when no commit runs for tables of these alone."""
         self._tables.release(partitions)
@@ -163,8 +158,8 @@ class Lake:
             spent = self._await_spark()
             with self._merging:
                 self._closed = True
-            if self._runs and self._world.applier is not None:
-                writer = self._world.packs.writer
+            if self._runs and self.world.applier is not None:
+                writer = self.world.packs.writer
                 others = (self._search.thread, self._keeper.thread, *(() if writer is None else (writer,)))
                 end = time.monotonic() + _UPKEEP_SECONDS
                 for each in others:
@@ -182,17 +177,17 @@ class Lake:
         """Wait for Spark to start, if nothing merges before it and rows wait. Returns the seconds spent."""
         began = time.monotonic()
         if self._runs and self._needs_spark and any(sink.waiting.rows for sink in self._tables.known()):
-            self._spark_told.wait(self._world.options.merge.at_close)
+            self._spark_told.wait(self.world.options.merge.at_close)
         return time.monotonic() - began
 
     def check(self) -> None:
         """Query Spark or the catalog, and the store, in which no worker must overwrite another's file."""
-        if self._world.iceberg is not None:
-            self._world.iceberg.connected().list_namespaces()
+        if self.world.iceberg is not None:
+            self.world.iceberg.connected().list_namespaces()
         else:
             self._spark.session.sql("SELECT 1").collect()
-        self._world.files.list(self._world.locations.logs)
-        self._world.files.prove(self._world.locations.logs)
+        self.world.files.list(self.world.locations.logs)
+        self.world.files.prove(self.world.locations.logs)
         self._check_writers()
 
     def status(self) -> Mapping[str, Any]:
@@ -213,19 +208,13 @@ class Lake:
             )
         return {"spark": self._spark.status(), "tables": tables}
 
-    def _look_at(self, log_folder: str) -> None:
-        self._search.add(log_folder)
-
-    def _look_after(self, sink: TableSink) -> None:
-        self._keeper.look_after(sink)
-
     def _check_writers(self) -> None:
         """Check whether several workers are safe here. Repeated until Spark has answered."""
-        if self._is_safe or self._world.applier is None or self._is_iceberg:
+        if self._is_safe or self.world.applier is None or self._is_iceberg:
             return  # plain files have no commits, and Iceberg's catalog compares before it sets
         assumed = self._spark.assumes_local_files
         try:
-            check_several_writers(self._world.locations.root, self._spark, assume_local=assumed)
+            check_several_writers(self.world.locations.root, self._spark, assume_local=assumed)
         except PySparkException as error:
             self._spark.stop_worker_if_gone(error)
             raise

@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
+from handlers.background import Background
 from handlers.logs import get_logger
-from handlers.spark.engine.background import Background
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import PENDING
@@ -183,7 +183,7 @@ class FoundLogs:
         known = tables.serving(folder)
         if known is not None and not tables.has(known):
             return _SOON
-        if known is not None and known.is_loaded and not anew:
+        if known is not None and known.end.is_loaded and not anew:
             put_ago = time.time() - known.last_put
             if 0 <= put_ago < _SOON:
                 return _SOON - put_ago
@@ -207,7 +207,7 @@ class FoundLogs:
                 return _SOON
             sink.load(has_grown=has_grown)
         tables.remove_gone(sink, lambda: self._is_gone(ref))
-        return min(max(_SOON, self._quiet(sink)), _SELDOM) if sink.is_loaded else _SOON
+        return min(max(_SOON, self._quiet(sink)), _SELDOM) if sink.end.is_loaded else _SOON
 
     def _quiet(self, sink: TableSink) -> float:
         """Seconds since something was put, or a partition was assigned or revoked."""

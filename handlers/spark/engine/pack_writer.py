@@ -13,8 +13,8 @@ from itertools import count
 
 from msgspec.structs import replace
 
+from handlers.background import Background
 from handlers.logs import get_logger
-from handlers.spark.engine.background import Background
 from handlers.spark.log.packs.pack_file import Index, Piece, encoded
 from handlers.spark.log.packs.streams import PackFolder, StreamEnded
 from handlers.spark.log.stores.interface import Files

@@ -41,15 +41,11 @@ class SegmentFolder:
         self._now = now
         self._lock = threading.Lock()  # guards all below
         self._used_up = UsedUp(files, path)
-        self._removed = 0
-        self._shown: set[int] = set()
-        self._hidden: set[int] = set()  # some of them are shown, too
-
-    @property
-    def removed(self) -> int:
+        self.removed = 0
         """The number up to which segments were removed, or are being removed by somebody, as far as this
         object knows."""
-        return self._removed
+        self._shown: set[int] = set()
+        self._hidden: set[int] = set()  # some of them are shown, too
 
     @property
     def last_shown(self) -> int:
@@ -84,7 +80,7 @@ class SegmentFolder:
                 self._shown.add(number)
         self.see_removed()
         for number in numbers:
-            if number <= self._removed:  # removed by another worker since this one looked
+            if number <= self.removed:  # removed by another worker since this one looked
                 self.delete(number)
 
     def delete(self, number: int) -> None:
@@ -145,15 +141,15 @@ class SegmentFolder:
         Raises BrokenLog, and MissingSegment if a number is missing."""
         found = self.sizes()
         with self._lock:
-            self._removed = 0  # somebody may have removed the whole folder, so the log starts again
+            self.removed = 0  # somebody may have removed the whole folder, so the log starts again
         # Read after the listing, so that segments removed meanwhile are not missing.
         self.see_removed()
         for number in sorted(found):
-            if number <= self._removed:
+            if number <= self.removed:
                 self.delete(number)
                 del found[number]
-        first = self._removed + 1
-        if found or self._removed:  # the last one is never removed
+        first = self.removed + 1
+        if found or self.removed:  # the last one is never removed
             for number in range(first, max(found, default=first) + 1):
                 if number not in found:
                     raise MissingSegment(missing(self.file(number)))
@@ -169,7 +165,7 @@ class SegmentFolder:
 
     def _removed_at_least(self, number: int) -> None:
         with self._lock:
-            self._removed = max(self._removed, number)
+            self.removed = max(self.removed, number)
 
     def _is_hidden(self, folder: str, entry: Entry) -> bool:
         """Whether Spark ignores the file. Also removes a temporary file that a crash left."""

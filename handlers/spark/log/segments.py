@@ -45,6 +45,7 @@ class SegmentLog:
         """Nothing is read before `load`. `clock`: seconds since 1970. `is_table`: the segments
         are a table themselves, and are never removed. Somebody else may remove old ones to keep it small, but
         never the last one."""
+        self.folder = folder
         self._folder = SegmentFolder(files, folder, now=self._now)
         self._files = files
         self._is_table = is_table
@@ -53,59 +54,28 @@ class SegmentLog:
         self._lock = threading.Lock()
         # Number -> segment, or the size of an unread one, ascending. Empty for a table, which Spark reads.
         self._known: dict[int, Segment | int] = {}
-        self._head: Head | None = None
-
-    @property
-    def folder(self) -> str:
-        return self._folder.path
+        self.head: Head | None = None
+        """The last segment, with the log's state after it. None if the log is empty."""
 
     @property
     def last(self) -> int:
         """The last segment's number. 0 if the log is empty."""
-        head = self._head
-        return 0 if head is None else head.segment.number
+        return 0 if (head := self.head) is None else head.segment.number
 
     @property
     def marks(self) -> Marks:
         """The table's marks, with all segments."""
-        head = self._head
-        return Marks() if head is None else head.marks
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """Schema after the last segment: binlane's columns and the source's. None if the log is empty."""
-        head = self._head
-        return None if head is None else head.segment.after[0]
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The key columns after the last segment."""
-        head = self._head
-        return () if head is None else head.segment.after[1]
+        return Marks() if (head := self.head) is None else head.marks
 
     @property
     def is_behind(self) -> bool:
         """Whether the next segment is hidden from views."""
-        head = self._head
-        return head is not None and head.is_behind
+        return (head := self.head) is not None and head.is_behind
 
     @property
     def stream(self) -> str | None:
         """The stream of packs in which the log may continue after its last segment. None if it does not."""
-        head = self._head
-        return None if head is None else head.stream
-
-    @property
-    def has_rows_last(self) -> bool:
-        """Whether the last segment has rows. False for an empty log."""
-        head = self._head
-        return head is not None and head.segment.rows > 0
-
-    @property
-    def last_put(self) -> float:
-        """When the last segment was put, seconds since 1970 by its writer's clock. 0 if the log is empty."""
-        head = self._head
-        return 0.0 if head is None else head.segment.written_ms / 1000
+        return None if (head := self.head) is None else head.stream
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -169,7 +139,7 @@ class SegmentLog:
                     self._known[number] = known if known is not None and is_same else found[number]
             if head is not None and not self._is_table:
                 self._known[head.segment.number] = head.segment
-            self._head = head
+            self.head = head
         if head is not None and not head.is_behind:
             number = head.segment.number
             self._folder.show(number - 1, number)  # its writer may have died before this
@@ -233,7 +203,7 @@ class SegmentLog:
         with self._lock:
             if not self._is_table:
                 self._known[number] = head.segment
-            self._head = head
+            self.head = head
         return head.segment
 
     def show(self, after: int, up_to: int) -> None:

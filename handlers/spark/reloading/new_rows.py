@@ -65,7 +65,7 @@ class NewRows:
             read = self.catch_up(highest)
         if is_behind(read, highest):
             raise Behind
-        if self.new.shape != shape:
+        if self.new.end.shape != shape:
             raise Differs("its log has other columns than the topic")
         statement = Statement(
             op=REPLACE,
@@ -81,7 +81,7 @@ class NewRows:
             columns=columns_of(self._schema(shape)),
         )
         is_partial = any(each.partial for each in self.new.segments)
-        return statement, self._rows(shape), is_partial, _moved(marks, self.new.marks)
+        return statement, self._rows(shape), is_partial, _moved(marks, self.new.end.tail.marks)
 
     def _rows(self, shape: Shape) -> pa.Table:
         """Return the rows that arrived since the new table was merged, as one segment. Raises Hindered if

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from handlers.mysql.values import single
-from handlers.values.change_json import json_text
+from handlers.values.change_json import duration_text, json_text
 from handlers.values.decimals import digits
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
@@ -76,16 +76,8 @@ def unsigned_array(values: Sequence[Any], kept: ColumnType) -> pa.Array:
 def time_text(value: Any, digits: int) -> str:
     """Return a TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, beyond any time of day.
 
-    `digits`: of the fraction. More if the value has more, because not every source says how many."""
-    if not isinstance(value, timedelta):
-        return text(value)
-    microseconds = value // timedelta(microseconds=1)
-    sign = "-" if microseconds < 0 else ""
-    seconds, microseconds = divmod(abs(microseconds), 1_000_000)
-    if microseconds % 10 ** (6 - digits):
-        digits = 6
-    fraction = f".{microseconds:06d}"[: digits + 1] if digits else ""
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+    `digits`: see `duration_text`."""
+    return duration_text(value, digits) if isinstance(value, timedelta) else text(value)
 
 
 def text(value: Any) -> str:
@@ -99,7 +91,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     (bytes, bytearray, memoryview): lambda value: base64.b64encode(value).decode("ascii"),
     (datetime, date, time): lambda value: value.isoformat(),
     Decimal: digits,
-    timedelta: lambda value: time_text(value, 0),
+    timedelta: duration_text,
     tuple: lambda value: ",".join(map(text, value)),
     (bool, dict, list): json_text,
 }
@@ -236,10 +228,7 @@ def _labels(value: Any) -> Sequence[str]:
     raise ValueError("it is not a list of texts")
 
 
-def _unsigned_longs(values: Sequence[Any]) -> pa.Array:
-    return pa.array(values, pa.uint64()).cast(pa.decimal128(20, 0))
-
-
+_UNSIGNED_LONG = pa.decimal128(20, 0)
 _INT, _STR, _FLOAT = frozenset((int,)), frozenset((str,)), frozenset((float,))
 _TIMES = frozenset((datetime,))
 _FITTING: Mapping[pa.DataType, ColumnType] = {
@@ -249,7 +238,9 @@ _FITTING: Mapping[pa.DataType, ColumnType] = {
         *(ColumnType(arrow, _whole, _INT) for arrow in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
         ColumnType(pa.float32(), _single),
         ColumnType(pa.float64(), _double, _FLOAT),
-        ColumnType(pa.decimal128(20, 0), _number, _INT, _unsigned_longs),
+        ColumnType(
+            _UNSIGNED_LONG, _number, _INT, lambda values: pa.array(values, pa.uint64()).cast(_UNSIGNED_LONG)
+        ),
         ColumnType(pa.string(), text, _STR),
         ColumnType(pa.binary(), _bytes, frozenset((bytes,))),
         ColumnType(pa.date32(), _date, frozenset((date,))),

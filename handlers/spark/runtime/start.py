@@ -28,11 +28,7 @@ class Start:
         self._stopping = stopping
         self._end: Future[None] = Future()
         self._lock = threading.Lock()  # guards the next
-        self._has_begun = False
-
-    @property
-    def has_begun(self) -> bool:
-        return self._has_begun
+        self.has_begun = False
 
     def begin(self) -> None:
         """Begin, unless it has begun. The other methods that wait for the end do so, too."""
@@ -47,7 +43,7 @@ class Start:
 
     def _is_first(self) -> bool:
         with self._lock:
-            is_first, self._has_begun = not self._has_begun, True
+            is_first, self.has_begun = not self.has_begun, True
         return is_first
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
+from functools import partialmethod
 from types import ModuleType
 from typing import Any
 
@@ -156,23 +157,8 @@ class DuckDBDialect(DefaultDialect):
     def get_pk_constraint(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
-        found = self._constraints(connection, "PRIMARY KEY", table_name, schema)
+        found = self._constraints("PRIMARY KEY", connection, table_name, schema)
         return found[0] if found else {"constrained_columns": [], "name": None}
-
-    def get_unique_constraints(
-        self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
-    ) -> Any:
-        return self._constraints(connection, "UNIQUE", table_name, schema)
-
-    def get_check_constraints(
-        self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
-    ) -> Any:
-        return self._constraints(connection, "CHECK", table_name, schema)
-
-    def get_foreign_keys(
-        self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
-    ) -> Any:
-        return self._constraints(connection, "FOREIGN KEY", table_name, schema)
 
     def get_indexes(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
@@ -181,13 +167,19 @@ class DuckDBDialect(DefaultDialect):
         found = self._rows(connection, "index_name, is_unique", "indexes", table_name, schema)
         return [{"name": name, "unique": unique, "column_names": [None]} for name, unique in found]
 
-    def _constraints(self, connection: sa.Connection, kind: str, table: str, schema: str | None) -> Any:
+    def _constraints(
+        self, kind: str, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> Any:
         wanted = "constraint_type, constraint_column_names"
         return [
             {"name": None, "column_names": list(columns), "constrained_columns": list(columns)}
-            for type_, columns in self._rows(connection, wanted, "constraints", table, schema)
+            for type_, columns in self._rows(connection, wanted, "constraints", table_name, schema)
             if type_ == kind
         ]
+
+    get_unique_constraints = partialmethod(_constraints, "UNIQUE")
+    get_check_constraints = partialmethod(_constraints, "CHECK")
+    get_foreign_keys = partialmethod(_constraints, "FOREIGN KEY")
 
     def _rows(self, connection: sa.Connection, wanted: str, of: str, table: str, schema: str | None) -> Any:
         sql = (

@@ -93,10 +93,6 @@ _NUMERIC20: Type = sa.NUMERIC(20, 0)
 _PG_BITS: Sequence[tuple[int, Callable[[], Type]]] = ((16, sa.SMALLINT), (32, sa.INTEGER), (64, sa.BIGINT))
 
 
-def _pg_bit(read: MySQLType) -> Type:
-    return next((made() for end, made in _PG_BITS if _bits(read) < end), _NUMERIC20)
-
-
 def _pg_varchar(read: MySQLType) -> Type:
     # Not CHAR(n): PostgreSQL pads it with spaces, which MySQL removes.
     size = _size(read, 1 if read.name == "char" else None)
@@ -110,7 +106,7 @@ _POSTGRESQL: dict[str, Maker] = {
     "int": lambda read: sa.BIGINT() if read.unsigned else sa.INTEGER(),
     "bigint": lambda read: _NUMERIC20 if read.unsigned else sa.BIGINT(),
     "serial": lambda _: _NUMERIC20,
-    "bit": _pg_bit,
+    "bit": lambda read: next((made() for end, made in _PG_BITS if _bits(read) < end), _NUMERIC20),
     "year": lambda _: sa.SMALLINT(),
     "decimal": lambda read: sa.NUMERIC(read.sizes[0], _scale(read)) if read.sizes else sa.NUMERIC(),
     "float": lambda read: sa.DOUBLE_PRECISION() if _is_double(read) else sa.REAL(),
@@ -224,13 +220,9 @@ _MYSQL: dict[str, Maker] = {
 
 # ---- SQLite: https://www.sqlite.org/datatype3.html
 
-
-def _lite_integer(read: MySQLType) -> Type:
-    return Unsigned64() if read.name == "bigint" and read.unsigned else sa.BIGINT()
-
-
 _SQLITE: dict[str, Maker] = {
-    **dict.fromkeys(INTEGERS, _lite_integer),
+    **dict.fromkeys(INTEGERS, lambda _: sa.BIGINT()),
+    "bigint": lambda read: Unsigned64() if read.unsigned else sa.BIGINT(),
     "year": lambda _: sa.SMALLINT(),
     "serial": lambda _: Unsigned64(),
     "bit": lambda read: Unsigned64() if _bits(read) == 64 else sa.BIGINT(),

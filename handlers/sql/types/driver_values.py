@@ -103,16 +103,12 @@ _MYSQL: _Drivers = {
 }
 
 
-def _lite_float(value: float) -> float | str:
-    """SQLite converts NaN to NULL, so NaN is text, which a REAL column stores unchanged."""
-    return "NaN" if math.isnan(value) else value
-
-
 _SQLITE: _Drivers = {
     **_JSON,
     **_PLAIN,
     int: lambda value: value if -(2**63) <= value < 2**63 else str(value),
-    float: _lite_float,
+    # SQLite converts NaN to NULL, so NaN is text, which a REAL column stores unchanged.
+    float: lambda value: "NaN" if math.isnan(value) else value,
     bool: int,
     Decimal: _exact,
     # The format of SQLite's own functions. A fixed length makes texts sort like times.

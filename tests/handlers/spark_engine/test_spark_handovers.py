@@ -31,7 +31,7 @@ def ddl(offset: int, sql: str) -> Change:
 
 def other_worker(lake: Lake) -> TableSink:
     """Shop.orders in a worker that knows nothing of the lake's."""
-    world = lake.handler._open._world  # type: ignore[union-attr]
+    world = lake.handler._open.world  # type: ignore[union-attr]
     work = TableWork("shop", "orders", world)
     log = SegmentLog(world.files, work.ref.log_folder)
     nothing = lambda *_: None  # noqa: E731 (it merges when it is told to)
@@ -136,7 +136,7 @@ def test_segments_that_a_killed_worker_did_not_remove_go_before_their_table_move
     sink = lake.sink()
     sink.merge()
     # All that the worker did of settling the table when it was killed.
-    sink._log.append(sink._work.no_rows(sink._end.shape), sink._log.marks, key=("id",))  # type: ignore[arg-type]
+    sink._log.append(sink._work.no_rows(sink.end.shape), sink._log.marks, key=("id",))  # type: ignore[arg-type]
     lake.crash()
     lake.take(ddl(1, "RENAME TABLE orders TO older"), table="shop.items")
     lake.crash()

@@ -76,7 +76,7 @@ def test_a_backlog_is_merged_in_commits_of_whole_segments_and_goes_on_after_a_fa
     lake = make_lake(mode="changelog", merge={"engine": "spark", "max_bytes": "1KiB"})
     for offset in range(4):
         lake.take(change(offset, {"id": offset, "name": "a"}))
-    applier = lake.handler._open._world.applier  # type: ignore[union-attr]
+    applier = lake.handler._open.world.applier  # type: ignore[union-attr]
     apply, brought = applier.apply, []
 
     def until_the_third(_: Any, session: Any, what: Bringing) -> None:

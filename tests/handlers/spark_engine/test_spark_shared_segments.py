@@ -126,7 +126,7 @@ def test_binlane_tables_counts_what_is_in_packs(make_lake: MakeLake) -> None:
     lake = make_lake(**SHARED)
     for offset in range(3):
         take(lake, row(offset))
-    world: Any = lake.handler._open._world  # type: ignore[union-attr]
+    world: Any = lake.handler._open.world  # type: ignore[union-attr]
     options = SparkOptions.model_validate({"mode": "replica"})
     locations = Locations(options, SparkSection.model_validate({}), lake.folder)
     [found] = found_tables(world.files, locations, options)

@@ -63,7 +63,7 @@ def without_spark(lake: Lake) -> Iterator[None]:
     def away(*_: Any) -> NoReturn:
         raise Cut("Spark is not up")
 
-    spark = lake.handler._open._world.spark  # type: ignore[union-attr]
+    spark = lake.handler._open.world.spark  # type: ignore[union-attr]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(spark), "fresh", away)
         patch.setattr(type(spark), "renewed", away)

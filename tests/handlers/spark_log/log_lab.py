@@ -17,7 +17,18 @@ from handlers import Change
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, FilesError
 
-__all__ = ["MemoryFiles", "Place", "change", "names_in", "place_of", "places_in", "places_of", "rows", "take"]
+__all__ = [
+    "MemoryFiles",
+    "Place",
+    "after_of",
+    "change",
+    "names_in",
+    "place_of",
+    "places_in",
+    "places_of",
+    "rows",
+    "take",
+]
 
 Place = tuple[int, int, int]
 """Partition, offset, index."""
@@ -90,6 +101,11 @@ def places_in(data: bytes) -> list[Place]:
 def places_of(files: Files, log: SegmentLog) -> list[Place]:
     """Which changes the log's segments hold, in order."""
     return [place for segment in log.segments for place in places_in(files.read(segment.path))]
+
+
+def after_of(log: SegmentLog) -> tuple[pa.Schema, tuple[str, ...]] | None:
+    """The columns and the key that hold behind the log's last segment."""
+    return None if log.head is None else log.head.segment.after
 
 
 def names_in(folder: Path | str) -> list[str]:

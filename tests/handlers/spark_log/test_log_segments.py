@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from log_lab import SCHEMA, change, names_in, places_in, rows, take
+from log_lab import SCHEMA, after_of, change, names_in, places_in, rows, take
 
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog, Statement, columns_of, encoded, read_head
@@ -43,7 +43,7 @@ def names(log: SegmentLog) -> list[int]:
 
 
 def test_an_empty_log_has_nothing(log: SegmentLog) -> None:
-    assert (log.last, log.segments, log.marks, log.schema, log.key) == (0, [], Marks(), None, ())
+    assert (log.last, log.segments, log.marks, after_of(log)) == (0, [], Marks(), None)
 
 
 def test_a_segment_tells_its_rows_and_times(log: SegmentLog) -> None:
@@ -63,13 +63,13 @@ def test_a_segment_without_rows_still_holds_marks_and_schema(log: SegmentLog) ->
     again = opened(Path(log.folder))
     assert again.segments == [segment]
     assert (segment.rows, segment.first_source_ms, segment.last_source_ms) == (0, None, None)
-    assert (again.marks, again.schema, again.key) == (marks, SCHEMA, ("id",))
+    assert (again.marks, after_of(again)) == (marks, (SCHEMA, ("id",)))
 
 
 def test_a_log_is_known_again_from_its_folder(log: SegmentLog) -> None:
     filled(log, 3)
     again = opened(Path(log.folder))
-    assert (again.last, again.marks, again.schema, again.key) == (3, log.marks, SCHEMA, ("id",))
+    assert (again.last, again.marks, after_of(again)) == (3, log.marks, (SCHEMA, ("id",)))
     assert again.segments == log.segments
     assert [segment.number for segment in again.after(2)] == [3]
 
@@ -86,7 +86,7 @@ def test_types_come_back_as_they_were_put(log: SegmentLog) -> None:
         ]
     )
     log.append(schema.empty_table(), Marks())
-    assert opened(Path(log.folder)).schema == schema
+    assert after_of(opened(Path(log.folder))) == (schema, ())
 
 
 def test_only_the_last_footer_is_read_when_a_log_is_loaded(log: SegmentLog) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from log_lab import SCHEMA, MemoryFiles, change, names_in, places_of, rows
+from log_lab import SCHEMA, MemoryFiles, after_of, change, names_in, places_of, rows
 
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog, Statement, columns_of
@@ -67,9 +67,9 @@ def test_a_statement_is_known_again_with_what_comes_behind_it(log: SegmentLog, t
 def test_the_last_statement_tells_the_columns_behind_it(tmp_path: Path) -> None:
     log = opened(tmp_path / "pending")
     log.append(SCHEMA.empty_table(), Marks(), key=["id"], statement=STATEMENT)
-    assert (log.schema, log.key) == (AFTER, ("id", "x"))
+    assert after_of(log) == (AFTER, ("id", "x"))
     again = opened(tmp_path / "pending")
-    assert (again.schema, again.key) == (AFTER, ("id", "x"))
+    assert after_of(again) == (AFTER, ("id", "x"))
 
 
 def test_views_do_not_list_what_is_behind_until_they_may(log: SegmentLog) -> None:
@@ -99,7 +99,7 @@ def test_two_writers_put_a_number_at_one_place_whenever_they_looked(log: Segment
     assert late.marks.beyond([change(3)], None) == ([], [])
     log.remove(4)
     very_late = SegmentLog(FILES, log.folder)
-    very_late._head = None
+    very_late.head = None
     with pytest.raises(SegmentTaken):
         put(very_late, 9)
 

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from worker.commands.asking.connection import HINT, Unreachable, WorkerConnection, connected
+from worker.commands.output import Output
 from worker.observing.overview.figures import Rates
 from worker.observing.overview.history import Point
 from worker.observing.status import WorkerStatus
@@ -58,8 +59,7 @@ def status(
                 _console().print(full_view(answer.snapshot, worker.address))
             return 0
     except Unreachable as fault:
-        _complain(str(fault))
-        return 1
+        return Output("status").failed(fault)
     except KeyboardInterrupt:
         return 0
 
@@ -131,7 +131,7 @@ def _watch_lines(worker: WorkerConnection, answer: _Answer, as_json: bool) -> in
             try:
                 latest = _ask(worker)
             except Unreachable as fault:
-                _complain(str(fault))
+                Output("status").failed(fault)
                 latest = None
     except KeyboardInterrupt:
         return 1 if latest is None else 0
@@ -202,7 +202,3 @@ def _console() -> Console:
 def _write(line: str) -> None:
     sys.stdout.write(line.rstrip("\n") + "\n")
     sys.stdout.flush()
-
-
-def _complain(line: str) -> None:
-    sys.stderr.write(f"binlane status: {line}\n")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import getpass
 import socket
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from worker.commands.asking.connection import Unreachable, WorkerConnection, connected, is_configuration
+from worker.commands.output import Output
 from worker.configuration import Configuration
 from worker.observing.unblock_messages import LONGEST, Answer, PauseRequest, UnblockRequest, order_token_file
 from worker.observing.visible_text import printable
@@ -50,8 +50,8 @@ def pause(
     Returns 0 if that is done, else 1. Raises ConfigurationError."""
     for name, value in what.items():
         if value is not None and not 0 < len(value) <= LONGEST:
-            _complain(action, f"{name}: found {len(value)} characters; allowed: 1 to {LONGEST}")
-            return 1
+            told = f"{name}: found {len(value)} characters; allowed: 1 to {LONGEST}"
+            return Output(action).failed(told)
     asked = PauseRequest(action=action, by=_who(), **what)
     return _send(target, asked, action, "", token=token, ca=ca)
 
@@ -65,13 +65,11 @@ def _send(
         with connected(target, seconds=_ANSWER_SECONDS, own_token=_order_token, **access) as worker:
             answer = _answer(worker, asked)
     except Unreachable as fault:
-        _complain(command, f"{fault}. {stopped}" if stopped else str(fault))
-        return 1
+        return Output(command).failed(f"{fault}. {stopped}" if stopped else fault)
     if answer.result in {"set_aside", "handled", "paused", "resumed"}:
         print(printable(answer.message))
         return 0
-    _complain(command, answer.message)
-    return 1
+    return Output(command).failed(answer.message)
 
 
 def _order_token(configuration: Configuration, port: int) -> str | None:
@@ -121,7 +119,3 @@ def _who() -> str:
     except (KeyError, OSError):  # a container's user id without a name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"
-
-
-def _complain(command: str, line: str) -> None:
-    print(f"binlane {command}: {printable(' '.join(line.split()))}", file=sys.stderr)

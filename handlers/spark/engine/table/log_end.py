@@ -270,13 +270,13 @@ class LogEnd:
         self.tail.marks.teach(self._work.known_ids)
         # The table was checked before these rows were put. Nobody waits for another check: it needs Spark,
         # and a worker that was killed must accept batches again at once.
-        self.is_fitted = self._log.has_rows_last
+        head = self._log.head
+        self.is_fitted = head is not None and head.segment.rows > 0
         self._put_here = {}
         self._merges.forget_table()
         if self._log.is_behind:
             self._merges.fit_first()
-        schema = self._log.schema
-        self.shape = None if schema is None else self._work.shape_of_log(schema, self._log.key)
+        self.shape = None if head is None else self._work.shape_of_log(*head.segment.after)
         check_goes_on(self._work.ref, held, told.held, self._log)
         if self._work.merges:
             self._merges.holds(held, told=told.held)

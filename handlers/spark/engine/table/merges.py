@@ -55,7 +55,8 @@ class Merges:
         self._held = Held()
         self._told = Held()
         self._handed_over = False  # to another sink, or another worker
-        self._fits = True  # no reason is known why the table would refuse the waiting rows
+        self.fits = True
+        """Whether no reason is known why the table would refuse the rows after the last statement."""
         self._is_doubtful = False  # the last commit failed, for whatever reason
         self.seen: SeenTable | None = None
         """The table as seen between two commits, if its columns are known: before a statement, until that is
@@ -101,14 +102,9 @@ class Merges:
         """Seconds until a batch that waits because of the failure should try again."""
         return pause_after(self.faults, first=2.0, longest=_PATIENCE)
 
-    @property
-    def fits(self) -> bool:
-        """Whether no reason is known why the table would refuse the rows after the last statement."""
-        return self._fits
-
     def fit_first(self) -> None:
         """Check the table before the next commit, because somebody may have changed it."""
-        self._fits = False
+        self.fits = False
         self.seen = None
 
     def fit(self, shape: Shape, *, is_first: bool) -> None:
@@ -174,7 +170,7 @@ class Merges:
                     return
                 self._follow(segments[0], segments[0].statement, shape)
             if rows:
-                if self._is_doubtful or not self._fits:
+                if self._is_doubtful or not self.fits:
                     self._fit(shape, segments[-1].number)
                 try:
                     with self._size.attempt(sum(segment.bytes for segment in rows)):
@@ -198,7 +194,7 @@ class Merges:
             self.fit_first()
             return
         # And yet `seen` is kept: lanes predict further statements while this one is followed.
-        self._fits = False
+        self.fits = False
         # A view shows everything before the statement from the table alone: other rows would become visible
         # again. It needs a file, which still has the earlier columns.
         self._log.show(segment.number - 1, segment.number)
@@ -224,7 +220,7 @@ class Merges:
             self.seen = self._work.fit(shape)
         except Rejected as error:
             raise LogFailure(f"{self._received()}: {error}") from error
-        self._fits, self._is_doubtful = True, False
+        self.fits, self._is_doubtful = True, False
 
     def _look_anew(self, error: Exception) -> bool:
         """Drop what other workers have merged meanwhile. Returns whether to try again.

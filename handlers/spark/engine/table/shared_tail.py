@@ -43,7 +43,8 @@ class SharedTail:
         self._pieces: list[Pending | Found] = []
         self._marks: Marks | None = None
         self._rows = self._bytes = 0
-        self._first_put = self._last_put = 0.0
+        self._first_put = self.last_put = 0.0
+        """Seconds since 1970. 0 without pieces."""
         self._schema: tuple[pa.Schema, bytes] | None = None
         self._is_left = False
         # This worker's partitions when another writer of the log was noticed. None if none was.
@@ -53,11 +54,6 @@ class SharedTail:
     def marks(self) -> Marks:
         """The table's marks with all pieces, which may not be durable yet (see `ticket`)."""
         return self._log.marks if self._marks is None else self._marks
-
-    @property
-    def last_put(self) -> float:
-        """Seconds since 1970. 0 without pieces."""
-        return self._last_put
 
     @property
     def ticket(self) -> Ticket | None:
@@ -156,7 +152,7 @@ class SharedTail:
         before, stream, has_moved = self._pieces, self._stream, self._after != self._log.last
         self._pieces, self._marks = [], None
         self._rows = self._bytes = 0
-        self._first_put = self._last_put = 0.0
+        self._first_put = self.last_put = 0.0
         self._after, self._stream = self._log.last, self._log.stream
         if stream is None or not before or not has_moved:
             return
@@ -201,8 +197,8 @@ class SharedTail:
         self._marks = marks
         self._rows += piece.rows
         self._bytes += piece.size
-        self._last_put = piece.written_ms / 1000
-        self._first_put = self._first_put or self._last_put
+        self.last_put = piece.written_ms / 1000
+        self._first_put = self._first_put or self.last_put
 
     def _all_rows(self, shape: Shape) -> pa.Table:
         """Return all rows in one table. In a replica, keep the last row of each key, as in every segment."""

@@ -58,7 +58,8 @@ class TableSink:
         self.merges = Merges(self.name, work, log, changed=lambda: look_after(self))
         """Its commits, and their upkeep."""
         self._unmerged = self.merges.unmerged
-        self._end = LogEnd(work, log, self.merges, sign=lambda: sign(self), offer=lambda: offer(self))
+        self.end = LogEnd(work, log, self.merges, sign=lambda: sign(self), offer=lambda: offer(self))
+        """What is known of its log. Another worker may have put more since."""
 
     @property
     def name(self) -> str:
@@ -67,12 +68,13 @@ class TableSink:
     @property
     def waiting(self) -> Waiting:
         waiting = self._unmerged.waiting()
-        return self._end.tail.with_waiting(waiting) if self._end.is_loaded else waiting
+        return self.end.tail.with_waiting(waiting) if self.end.is_loaded else waiting
 
     @property
     def last_put(self) -> float:
         """When something was last put, seconds since 1970. 0 if this worker knows of nothing."""
-        return max(self._log.last_put, self._end.tail.last_put)
+        head = self._log.head
+        return max(0.0 if head is None else head.segment.written_ms / 1000, self.end.tail.last_put)
 
     @property
     def views_wait(self) -> bool:
@@ -103,7 +105,7 @@ class TableSink:
         and what Spark or the store raises."""
         if not self._handed.is_durable(batch):
             self._until_put(lambda: self._take(batch))
-            if (ticket := self._end.tail.ticket) is not None:
+            if (ticket := self.end.tail.ticket) is not None:
                 self._handed.wait(batch, ticket)
 
     def _until_put(self, put: Callable[[], None]) -> None:
@@ -113,7 +115,7 @@ class TableSink:
                 try:
                     put()
                 except SegmentTaken:
-                    self._end.let_go()  # another worker writes this log, too
+                    self.end.let_go()  # another worker writes this log, too
                 else:
                     return
         raise self._to_wait(
@@ -128,31 +130,16 @@ class TableSink:
         with self._taking:
             self._let_go_if_behind()
             try:
-                self._end.load_once()
-                return self._end.put_entry(made)
+                self.end.load_once()
+                return self.end.put_entry(made)
             except SegmentTaken:
-                self._end.let_go()
+                self.end.let_go()
                 raise
-
-    @property
-    def shape(self) -> Shape | None:
-        """The next rows' shape, according to the log. None if the log is empty or not read yet."""
-        return self._end.shape
-
-    @property
-    def marks(self) -> Marks:
-        """The table's marks after everything that was put."""
-        return self._end.tail.marks
 
     @property
     def segments(self) -> Sequence[Segment]:
         """The segments that wait for a merge, in order."""
         return self._unmerged.segments()
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the log's content is known. Another worker may have put more since."""
-        return self._end.is_loaded
 
     def load(self, *, has_grown: bool = True) -> None:
         """Find segments that an earlier run left waiting, or that another worker has put. `has_grown`: False
@@ -160,17 +147,17 @@ class TableSink:
         if has_grown:
             with self._taking:
                 self._let_go_if_behind()
-        self._until_put(self._end.load_once)
+        self._until_put(self.end.load_once)
         with self._taking:
-            self._end.show_on()
+            self.end.show_on()
 
     def is_behind(self) -> bool:
         """Whether another worker has put segments since this one looked."""
         return self._log.has_grown()
 
     def _let_go_if_behind(self) -> None:
-        if self._end.is_loaded and self.is_behind():
-            self._end.let_go()
+        if self.end.is_loaded and self.is_behind():
+            self.end.let_go()
 
     def take_over(self, other: TableSink) -> None:
         """Serve the log instead of another sink of this process. That sink forgets what waits, until it gets
@@ -181,19 +168,19 @@ class TableSink:
     def let_go(self) -> None:
         """Forget what waits, until a batch arrives again: another worker serves the log from now on."""
         with self._taking:
-            self._end.let_go()
-            self._end.tail.let_go()
+            self.end.let_go()
+            self.end.tail.let_go()
             self.merges.let_go()
 
     @property
     def partitions(self) -> Collection[tuple[str, int]]:
         """The partitions whose records the table contains, as far as this worker knows."""
-        return self._end.tail.marks.known.keys()
+        return self.end.tail.marks.known.keys()
 
     def forget(self) -> None:
         """Check the table again before the next rows: another table's DDL changed it."""
         with self._taking:
-            self._end.forget_table()
+            self.end.forget_table()
 
     def _take(self, batch: Batch) -> None:
         changes: Sequence[Change] = batch.changes
@@ -201,16 +188,16 @@ class TableSink:
         anew: Sequence[MadeAnew] = ()
         done = stop = 0
         try:
-            self._end.load_once()
+            self.end.load_once()
             if self.merges.own_faults >= _FAULTS:
                 self.merges.merge()  # raises the fault, if it persists
-            seen, anew = self._end.tail.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
+            seen, anew = self.end.tail.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
             changes, places = seen.beyond(batch.changes, batch.shard)
-            for piece in self._work.pieces(changes, self._end.shape, self._end.catch_up):
+            for piece in self._work.pieces(changes, self.end.shape, self.end.catch_up):
                 stop = piece.stop
                 seen = seen.advanced(changes[piece.start : stop], batch.shard)
                 if isinstance(piece, RowPiece):
-                    self._end.put(piece.rows, piece.shape, seen, partial=piece.partial)
+                    self.end.put(piece.rows, piece.shape, seen, partial=piece.partial)
                 else:
                     self._follow(piece, batch, seen)
                 done = stop
@@ -222,7 +209,7 @@ class TableSink:
             if isinstance(error, Rejected) and error.at is None and stop > done + 1:
                 # Its rows are tried apart, because perhaps only one of them has such columns.
                 raise Rejected(str(told)) from error
-            if done and self._end.tail.ticket is None:
+            if done and self.end.tail.ticket is None:
                 self._work.tell_passed_over(places[done - 1] + 1 - done, anew)
                 raise PartialFailure(places[done - 1] + 1, told) from error
             raise told from error
@@ -253,13 +240,13 @@ class TableSink:
             topic, partition, offset = batch.replay_of
             change = replace(change, topic=topic, partition=partition, offset=offset)
         names = marks.names(change)
-        if batch.replay_of is None and self._end.put_statement(change, names, marks):
+        if batch.replay_of is None and self.end.put_statement(change, names, marks):
             return  # a letter is followed at once, to report if it failed again
-        self._end.settle()
-        before = self._end.shape
+        self.end.settle()
+        before = self.end.shape
         key = None if before is None else before.key
         own = self._work.own_columns(before)
-        self._end.forget_table()
+        self.end.forget_table()
         with self._work.ddl_lock.statement(self.name):
             # Finished steps are recorded by the place. A statement of a former topic had the same.
             result = self._work.following.follow(change, key, names)
@@ -267,7 +254,7 @@ class TableSink:
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
                 self._forget(*touched)
-        self._end.put_mark(self._work.shape(result.key or (), own), marks)
+        self.end.put_mark(self._work.shape(result.key or (), own), marks)
 
     def settle(self) -> None:
         """Merge everything that waits, and put a segment without rows.
@@ -275,7 +262,7 @@ class TableSink:
         When the table is renamed or dropped, its log stays. Whatever is in it would be merged into the next
         table of this name. The segment is always put: if others have put unknown rows, this raises
         SegmentTaken before the table is changed."""
-        self._until_put(self._end.settle)
+        self._until_put(self.end.settle)
 
     # ---- merging
 
@@ -283,12 +270,12 @@ class TableSink:
         """Merge everything that waits, in the background. Raises SparkStarts if that must wait for Spark, and
         what Spark raises, with the table's name."""
         try:
-            if self._end.tail.has_pieces:
+            if self.end.tail.has_pieces:
                 with self._taking, self.merges.failing():
-                    self._end.bring_in()
+                    self.end.bring_in()
             with self._work.in_background():
                 self.merges.merge()
         finally:  # a statement may be followed, and later rows not merged
             if self._log.is_behind:
                 with self._taking:
-                    self._end.show_on()
+                    self.end.show_on()

@@ -38,12 +38,8 @@ class Unmerged:
         # When segments were merged or retired (monotonic), and the last of them.
         self._kept: list[tuple[float, int]] = []
         self._retired: list[tuple[float, int]] = []
-        self._merged_source_ms: int | None = None
-
-    @property
-    def merged_source_ms(self) -> int | None:
+        self.merged_source_ms: int | None = None
         """The source time of the newest change that was merged here."""
-        return self._merged_source_ms
 
     @property
     def has_partial(self) -> bool:
@@ -107,7 +103,7 @@ class Unmerged:
             if done:
                 self._kept.append((time.monotonic(), number))
                 times = [each.last_source_ms for each in done if each.last_source_ms is not None]
-                self._merged_source_ms = max(times, default=self._merged_source_ms)
+                self.merged_source_ms = max(times, default=self.merged_source_ms)
         return bool(done)
 
     @property

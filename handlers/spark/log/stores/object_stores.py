@@ -155,10 +155,11 @@ class ObjectFiles:
             return True
 
     def _put(self, path: str, data: bytes | pa.Buffer) -> None:
+        content = memoryview(data).cast("B")
         for _ in range(_CONFLICTS):
             with _explained(path, "write"):
                 try:
-                    self._put_once(self._key(path), data)
+                    obstore.put(self._store, self._key(path), content, mode="create", use_multipart=False)
                 except AlreadyExistsError:
                     if self.exists(path):
                         raise AlreadyThere(path) from None
@@ -170,9 +171,6 @@ class ObjectFiles:
         )
         error.is_outage = True
         raise error
-
-    def _put_once(self, key: str, data: bytes | pa.Buffer) -> None:
-        obstore.put(self._store, key, memoryview(data).cast("B"), mode="create", use_multipart=False)
 
     def _keys_below(self, folder: str) -> Iterator[Sequence[str]]:
         for found in obstore.list(self._store, self._key(folder) or None):

@@ -64,14 +64,6 @@ def _boolean(value: bytes, at: int) -> tuple[bool, int]:
     return value[at] == 1, at + 1
 
 
-def _read_float(value: bytes, at: int) -> tuple[float | str, int]:
-    return json_float(_float(value, at)[0]), at + 4
-
-
-def _read_double(value: bytes, at: int) -> tuple[float | str, int]:
-    return json_float(_double(value, at)[0]), at + 8
-
-
 def _bytes(value: bytes, at: int) -> tuple[bytes, int]:
     count = value[at]
     end = at + 1 + (count >> 1)
@@ -95,8 +87,8 @@ _PRIMITIVES: dict[str, Reader] = {
     "boolean": _boolean,
     "int": int32,
     "long": varint,
-    "float": _read_float,
-    "double": _read_double,
+    "float": lambda value, at: (json_float(_float(value, at)[0]), at + 4),
+    "double": lambda value, at: (json_float(_double(value, at)[0]), at + 8),
     "bytes": _bytes,
     "string": read_string,
 }

@@ -1,4 +1,4 @@
-"""Work in the background of a lake that is given up at any moment."""
+"""Work in the background that is given up at any moment."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Background:
         """Start nothing more."""
         self.stopped.set()
 
-    def ended(self, within: float) -> bool:
-        """Wait up to `within` seconds. Return whether the thread has ended. Called after `end`."""
+    def ended(self, within: float | None = None) -> bool:
+        """Wait up to `within` seconds, or without a limit. Return whether the thread has ended. Call `end`
+        first."""
         if self._thread.ident is not None:
             self._thread.join(within)
         return not self._thread.is_alive()
