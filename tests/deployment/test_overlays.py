@@ -104,6 +104,19 @@ def test_monitoring_has_each_pod_scraped_once_at_the_port_of_its_metrics() -> No
     assert found["PrometheusRule/binlane"]["spec"] == rules
 
 
+def test_a_second_namespace_of_the_same_prometheus_leaves_the_rules_out(tmp_path: Path) -> None:
+    """Loaded twice, each rule would write the same series twice."""
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    [parts] = re.findall(r"```yaml\n(components: [^`]*?kind: PrometheusRule[^`]*)```", page)
+    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
+    folder = tmp_path / "k8s" / "crm"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(f"namespace: crm\nresources: [../base]\n{parts}")
+    kinds = [each["kind"] for each in render(folder)]
+    assert {"PodMonitor", "AlertmanagerConfig"} <= set(kinds)
+    assert "PrometheusRule" not in kinds
+
+
 def test_sparks_driver_may_start_executors_that_find_it() -> None:
     found = of("spark-on-kubernetes")
     worker = found["StatefulSet/binlane"]
