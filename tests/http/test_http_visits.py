@@ -140,7 +140,8 @@ def test_a_probe_waits_for_no_turn() -> None:
         with socket.socket() as connection:
             visit = Visit(connection, SECONDS, lambda _: None, asyncio.Semaphore(0))
             for probe in ("/healthz", "/readyz", "/startupz"):
-                await visit.around(app)({"type": "http", "path": probe}, no_request, no_answer)
+                answered = visit.around(app)({"type": "http", "path": probe}, no_request, no_answer)
+                await asyncio.wait_for(answered, SECONDS)
             visit.end()
         assert served == ["/healthz", "/readyz", "/startupz"]
 
