@@ -57,7 +57,7 @@ matrix: setup servers ## Spark's tests with each other Spark and its Delta, half
 mutations: setup servers class-archive ## put each known defect back: which test catches it, and after how many seconds
 	@python tests/mutations $(ARGS)
 
-servers: ## what the tests start: PostgreSQL, MariaDB, Redis, Prometheus
+servers: ## what the tests start: PostgreSQL, MariaDB, Redis, Prometheus, Alertmanager
 	@tools/setup.sh servers
 
 class-archive: setup # makes the tests' Sparks and brokers start in half the time

@@ -256,8 +256,18 @@ def connect_server(_connect_node: ConnectNode) -> ConnectNode:
     return _connect_node
 
 
+@pytest.fixture
+def start_server() -> Iterator[Callable[[AnyServer], AnyServer]]:
+    """`start_server(server)` starts a server of the test alone, and returns it."""
+    with ExitStack() as stack:
+        yield lambda server: _start(server, stack)
+
+
 def _started(kind: type[AnyServer], stack: ExitStack) -> AnyServer:
-    server = kind()
+    return _start(kind(), stack)
+
+
+def _start(server: AnyServer, stack: ExitStack) -> AnyServer:
     stack.callback(server.close)
     try:
         server.start()

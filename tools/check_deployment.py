@@ -3,9 +3,10 @@
     python tools/check_deployment.py [ROOT]
 
 Exit code 0: no fault. Exit code 1: one line for each fault, `file: what`. The Dockerfile is checked by
-hadolint. The base and every overlay of the manifests are rendered and validated (check_manifests.py). Compose
-and Prometheus files are checked by strict models, and by `docker compose config` and promtool if installed.
-Every binlane configuration among them is checked by `binlane check`. Generated files must be up to date.
+hadolint. The base and every overlay of the manifests are rendered and validated (check_manifests.py).
+Compose, Prometheus and Alertmanager files are checked by strict models, and by `docker compose config`,
+promtool and amtool if installed. Every binlane configuration among them is checked by `binlane check`.
+Generated files must be up to date.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import generate
 import yaml
 from check_manifests import check_manifests
 from checking import configuration_faults, image_user, longest_stop, read, tool, tool_faults
-from deployment_models import AlertRules, Compose, Prometheus, Service
+from deployment_models import Alertmanager, AlertRules, Compose, Prometheus, Service
 from pydantic import BaseModel, ValidationError
 
 from handlers.options.values import parse_duration
@@ -49,6 +50,7 @@ def check(root: Path) -> Iterator[str]:
     yield from check_manifests(root)
     yield from check_compose(root)
     yield from check_prometheus(root / "deploy" / "prometheus.yml", root / "deploy" / "alerts.yml")
+    yield from check_alertmanager(root / "deploy" / "alertmanager.yml")
     yield from (f"{name}: not up to date: run python tools/generate.py" for name in generate.stale(root))
 
 
@@ -127,6 +129,13 @@ def check_prometheus(config: Path, rules: Path) -> Iterator[str]:
                     yield f"{rules.name}: {rule.name}: no such metric: {metric}"
     if promtool := shutil.which("promtool"):
         yield from tool_faults(rules.name, [promtool, "check", "rules", str(rules)])
+
+
+def check_alertmanager(path: Path) -> Iterator[str]:
+    _, faults = _parse(path, Alertmanager)
+    yield from faults
+    if amtool := shutil.which("amtool"):
+        yield from tool_faults(path.name, [amtool, "check-config", str(path)])
 
 
 # ---- helpers -------------------------------------------------------------------------------------------

@@ -127,6 +127,13 @@ class SecretKey(Strict):
 class Matcher(Strict):
     name: str
     value: str
+    match_type: Literal["=", "=~"] = Field(default="=", alias="matchType")
+
+
+class Inhibition(Strict):
+    source: list[Matcher] = Field(alias="sourceMatch", min_length=1)
+    target: list[Matcher] = Field(alias="targetMatch", min_length=1)
+    equal: list[str] = Field(min_length=1)
 
 
 class AlertRoute(Strict):
@@ -155,13 +162,14 @@ class Receiver(Strict):
 
 
 class AlertmanagerConfigSpec(Strict):
-    route: FirstRoute
-    receivers: list[Receiver] = Field(min_length=1)
+    route: FirstRoute | None = None
+    receivers: list[Receiver] = Field(default_factory=list)
+    inhibit_rules: list[Inhibition] = Field(default_factory=list, alias="inhibitRules")
 
     @model_validator(mode="after")
     def every_route_leads_somewhere(self) -> AlertmanagerConfigSpec:
         known = {each.name for each in self.receivers}
-        for route in (self.route, *self.route.routes):
+        for route in (self.route, *self.route.routes) if self.route else ():
             if route.receiver not in known:
                 raise ValueError(f"there is no receiver {route.receiver}")
         return self

@@ -1,8 +1,9 @@
 """The parts of Compose and Prometheus files that this project uses, as strict models.
 
 A key that is missing here is a fault: it is either misspelt, or new to the project and must be added.
-Sources: the Compose specification (https://github.com/compose-spec/compose-spec) and Prometheus'
-configuration reference (https://prometheus.io/docs/prometheus/latest/configuration/).
+Sources: the Compose specification (https://github.com/compose-spec/compose-spec) and the configuration
+references of Prometheus (https://prometheus.io/docs/prometheus/latest/configuration/) and Alertmanager
+(https://prometheus.io/docs/alerting/latest/configuration/).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = ["AlertRules", "Compose", "Duration", "Prometheus", "Service", "Strict"]
+__all__ = ["AlertRules", "Alertmanager", "Compose", "Duration", "Prometheus", "Service", "Strict"]
 
 Duration = Annotated[str, StringConstraints(pattern=r"^(\d+(ms|s|m|h|d))+$")]
 Port = Annotated[str, StringConstraints(pattern=r"^127\.0\.0\.1:\d{2,5}:\d{2,5}$")]
@@ -80,7 +81,7 @@ class AlertLabels(Strict):
 
 
 class AlertTexts(Strict):
-    runbook: str = Field(pattern=r"^docs/runbooks\.md#[a-z]+$")
+    runbook_url: str = Field(pattern=r"^https?://[^\s#]+#[a-z]+$")
     summary: str
     description: str | None = None
 
@@ -105,3 +106,39 @@ class RuleGroup(Strict):
 
 class AlertRules(Strict):
     groups: list[RuleGroup] = Field(min_length=1)
+
+
+class RouteOfSome(Strict):
+    receiver: str
+    matchers: list[str] = Field(min_length=1)
+    repeat_interval: Duration
+
+
+class Route(Strict):
+    receiver: str
+    group_by: list[str] = Field(min_length=1)
+    group_wait: Duration
+    group_interval: Duration
+    repeat_interval: Duration
+    routes: list[RouteOfSome]
+
+
+class WebhookAddress(Strict):
+    url: str = Field(pattern="^https?://")
+
+
+class Receiver(Strict):
+    name: str
+    webhook_configs: list[WebhookAddress] = Field(min_length=1)
+
+
+class InhibitRule(Strict):
+    source_matchers: list[str] = Field(min_length=1)
+    target_matchers: list[str] = Field(min_length=1)
+    equal: list[str] = Field(min_length=1)
+
+
+class Alertmanager(Strict):
+    route: Route
+    receivers: list[Receiver] = Field(min_length=1)
+    inhibit_rules: list[InhibitRule]

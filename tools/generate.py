@@ -1,6 +1,6 @@
 """Write the generated files.
 
-    PYTHONPATH=tools python tools/generate.py [ROOT]
+    PYTHONPATH=tools python tools/generate.py [ROOT] [--runbooks URL]
 
 - docs/metrics.md: its table, from the definitions of the metrics.
 - docs/command-line.md: the output of `--help` of every command.
@@ -8,17 +8,23 @@
 - docs/configuration-keys.md: every key, from the model of the configuration.
 - k8s/components/monitoring/prometheus-rule.yaml: the rules of deploy/alerts.yml, in the Prometheus operator's
   form.
+- k8s/components/monitoring/inhibition.yaml: the inhibition rules of deploy/alertmanager.yml, in its form.
+
+With `--runbooks`, the alerts' `runbook_url` first gets this address: the page of the runbooks on your site
+(`make docs` builds it) or in your repository.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import command_line_page
 import configuration_page
 import log_events
+import yaml
 
 from worker.observing.metric_definitions import DEFINITIONS
 
@@ -42,10 +48,55 @@ spec:
 """
 
 
+ROUTES = "deploy/alertmanager.yml"
+_INHIBITION_HEAD = f"""\
+# Made by tools/generate.py from {ROUTES}. The operator applies the rules to alerts of this namespace.
+# Routes and receivers are yours: examples/kubernetes-shop/receiver.yaml has an example.
+apiVersion: monitoring.coreos.com/v1alpha1
+kind: AlertmanagerConfig
+metadata:
+  name: binlane-inhibition
+  labels:
+    app.kubernetes.io/name: binlane
+spec:
+"""
+_MATCHER = re.compile(r'(\w+) (=~|=) "(.*)"')
+
+
 def prometheus_rule(root: Path) -> str:
     """Return the rules, indented under `spec`, with their comments."""
     lines = (root / RULES).read_text().splitlines()
     return _RULE_HEAD + "\n".join(f"  {line}" if line else "" for line in lines) + "\n"
+
+
+def inhibition(root: Path) -> str:
+    """Return the inhibition rules in the operator's form. Raises ValueError for another form of a matcher."""
+
+    def matchers(texts: list[str]) -> list[dict[str, str]]:
+        found = [_MATCHER.fullmatch(text) for text in texts]
+        if not all(found):
+            raise ValueError(f'{ROUTES}: a matcher must look like NAME = "VALUE" or NAME =~ "VALUE": {texts}')
+        # An equals sign is the default, and kustomize writes it in a way that YAML 1.1 does not read.
+        kinds = {"=": {}, "=~": {"matchType": "=~"}}
+        return [{"name": one[1], **kinds[one[2]], "value": one[3]} for one in found if one]
+
+    rules = [
+        {
+            "sourceMatch": matchers(rule["source_matchers"]),
+            "targetMatch": matchers(rule["target_matchers"]),
+            "equal": rule["equal"],
+        }
+        for rule in yaml.safe_load((root / ROUTES).read_text())["inhibit_rules"]
+    ]
+    lines = yaml.safe_dump({"inhibitRules": rules}, sort_keys=False, width=1000).splitlines()
+    return _INHIBITION_HEAD + "".join(f"  {line}\n" for line in lines)
+
+
+def set_runbooks(root: Path, url: str) -> None:
+    """Write another address before the `#` of each `runbook_url`."""
+    path = root / RULES
+    text = re.sub(r"(runbook_url: )[^#\n]*#", lambda found: f"{found[1]}{url}#", path.read_text())
+    path.write_text(text)
 
 
 def markdown_table() -> str:
@@ -71,6 +122,7 @@ GENERATED: dict[str, Callable[[Path], str]] = {
     COMMAND_LINE: lambda root: command_line_page.page(),
     "docs/log-events.md": lambda root: log_events.page(),
     KEYS: lambda root: configuration_page.page(),
+    "k8s/components/monitoring/inhibition.yaml": inhibition,
     "k8s/components/monitoring/prometheus-rule.yaml": prometheus_rule,
 }
 """{file: the function that generates its text for a project folder}"""
@@ -91,7 +143,11 @@ def main() -> int:
     )
     default = Path(__file__).parents[1]
     parser.add_argument("root", nargs="?", type=Path, default=default, metavar="ROOT", help="the project")
-    root = parser.parse_args().root
+    parser.add_argument("--runbooks", metavar="URL", help="the address of the page of the runbooks")
+    arguments = parser.parse_args()
+    root = arguments.root
+    if arguments.runbooks:
+        set_runbooks(root, arguments.runbooks)
     for name, make in GENERATED.items():
         (root / name).write_text(make(root))
     return 0

@@ -5,7 +5,7 @@
 #
 #   setup.sh            all of that
 #   setup.sh run        without the packages that only tests and checks need
-#   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis, Prometheus, Chromium and OpenSearch (43 MB)
+#   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis, Prometheus, Alertmanager, Chromium and OpenSearch
 #   setup.sh dist       what make dist writes the SBOM with (into .venv/dist-tools, 40 MB)
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   setup.sh registry   Apicurio's schema registry for `make soak` (Maven, two minutes, 200 MB)
@@ -257,6 +257,7 @@ missing_servers() {
     has_program mariadbd || printf ' mariadb-server'
     has_program redis-server || printf ' redis-server'
     has_program prometheus && has_program promtool || printf ' prometheus'
+    has_program prometheus-alertmanager || has_program alertmanager || printf ' prometheus-alertmanager'
     has_program chromium || printf ' chromium' # opens the status page
     has_program openssl || printf ' openssl' # makes the certificates of the tests
 }

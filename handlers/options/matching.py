@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 _WILDCARDS = frozenset("*?[")
+_LONGEST = 2 * 512 + 1
+"""Characters of the longest `database.table` that the worker accepts."""
 
 
 class PatternError(ValueError):
@@ -30,7 +32,7 @@ def table_matcher(pattern: str) -> Callable[[str], bool]:
         if len(pattern) < 3 or not pattern.endswith("/"):
             raise PatternError("a regular expression must be between two slashes", f"{pattern.rstrip('/')}/")
         expression = _compiled(pattern[1:-1])
-        return lambda table: expression.fullmatch(table) is not None
+        return lambda table: len(table) <= _LONGEST and expression.fullmatch(table) is not None
     if not pattern:
         raise PatternError("a glob on database.table such as shop.*, or /regular expression/")
     if "." not in pattern and not _WILDCARDS & set(pattern):
@@ -66,6 +68,38 @@ def topics_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     """Return a test whether any pattern matches a topic's name (see `topic_matcher`)."""
     matchers = [topic_matcher(pattern) for pattern in patterns]
     return lambda topic: any(matches(topic) for matches in matchers)
+
+
+def nests_repetitions(pattern: str) -> bool:
+    r"""Whether the pattern is a regular expression with a repetition of a repetition, such as `(a+)+`.
+
+    Such an expression may need exponential time for a name that it does not match.
+
+    >>> [nests_repetitions(each) for each in (r"/(a+)+/", r"/((a|b)*c?){2,}/", r"/(\d{4}_)+x*/", "/[(a+)+]/")]
+    [True, True, False, False]
+    """
+    if not pattern.startswith("/"):
+        return False
+    repeats = [False]  # for each open group, the outermost first: whether it contains a repetition
+    closed = False  # whether a group with one has just ended
+    for token in _EXPRESSION_TOKENS.findall(pattern[1:-1]):
+        if token == "(":
+            repeats.append(False)
+        elif token == ")" and len(repeats) > 1:
+            closed = repeats.pop()
+            repeats[-1] |= closed
+            continue
+        elif token[0] in "*+{":
+            if closed:
+                return True
+            # {4} always takes the same number of characters.
+            repeats[-1] |= token[0] != "{" or "," in token
+        closed = False
+    return False
+
+
+_EXPRESSION_TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|.", re.DOTALL)
+"""A piece of a regular expression: an escaped character, a set, a number of repetitions, or one character."""
 
 
 def is_name(pattern: str) -> bool:

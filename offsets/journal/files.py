@@ -289,7 +289,7 @@ class UnitFiles:
     def _opened(self, first: int, *, make: bool) -> int:
         flags = os.O_CLOEXEC | (os.O_CREAT if make else 0)
         try:
-            return os.open(self.path(first), os.O_RDWR | flags, 0o644)
+            return os.open(self.path(first), os.O_RDWR | flags, 0o600)
         except OSError as error:
             is_read_only = isinstance(error, PermissionError) or error.errno == errno.EROFS
             if make or not is_read_only:

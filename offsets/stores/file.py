@@ -220,7 +220,9 @@ def reason_of(error: OSError) -> str:
 
 
 def write_durably(path: Path, data: bytes) -> None:
+    """Write a file that only its user can read."""
     with path.open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

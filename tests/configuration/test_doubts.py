@@ -64,6 +64,37 @@ def test_a_rule_for_tables_that_are_gathered_under_another_name_is_told(pattern:
 
 
 @pytest.mark.parametrize(
+    "pattern",
+    [
+        r"/shop\.(a+)+/",
+        r"/shop\.(?:[a-z]*_?)*x/",
+        r"/shop\.((a|b)+c){2,}/",
+        r"/shop\.(?P<name>(\w+)){3}/",
+        r"/shop\.(a{1,}\)b)+?/",
+    ],
+)
+def test_a_repetition_of_a_repetition_is_told(pattern: str) -> None:
+    [sentence] = found(tables=rules(pattern))
+    assert sentence.startswith(f"tables[0].match ({pattern}): a repetition inside a repetition may take")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "shop.(a+)+",
+        r"/shop\.[a-z]+_[0-9]+/",
+        r"/(crm|shop)\.(orders|items)(_[0-9]{4})*/",
+        r"/shop\.\(a+\)+/",
+        r"/shop\.[(a+)+]+/",
+        r"/shop\.(a+)(b+)?c*/",
+        r"/shop\.(?:a+|b+)x{0,3}/",
+    ],
+)
+def test_an_expression_without_one_is_not(pattern: str) -> None:
+    assert found(tables=rules(pattern)) == []
+
+
+@pytest.mark.parametrize(
     "patterns",
     [
         ("shop.orders", "shop.*"),

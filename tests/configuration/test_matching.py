@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from handlers.options.matching import PatternError, table_matcher, topic_matcher
@@ -41,6 +43,15 @@ def test_a_pattern_that_no_table_can_match_is_refused(pattern: str, nearest: str
     with pytest.raises(PatternError) as caught:
         table_matcher(pattern)
     assert caught.value.nearest == nearest
+
+
+def test_an_expression_sees_no_name_that_is_longer_than_any_table_may_have() -> None:
+    """Its time grows with the name, which whoever writes into the topics chooses."""
+    matches = table_matcher(r"/(.|..)*\.x?y?/")
+    assert matches("a" * 510 + ".")
+    began = time.monotonic()
+    assert not matches("a" * 10_000_000 + ".")
+    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from test_alerts import evaluated
 
 CRM = 'namespace="crm",job="crm/binlane",instance="10.0.0.2:8080",pod="binlane-a"'
 SHOP = 'namespace="shop",job="shop/binlane",instance="10.0.0.3:8080",pod="binlane-b"'
 
 
-def firing(series: dict[str, str], at: str, *expected: str) -> dict[str, Any]:
-    """`expected`: the labels of each alert, beside its state."""
+def firing(series: dict[str, str], at: str, *expected: str, severity: str = "critical") -> dict[str, Any]:
+    """`expected`: the labels of each alert, beside its state and severity."""
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": text} for name, text in series.items()],
@@ -21,7 +22,7 @@ def firing(series: dict[str, str], at: str, *expected: str) -> dict[str, Any]:
                 "expr": 'ALERTS{alertstate="firing"}',
                 "eval_time": at,
                 "exp_samples": [
-                    {"labels": f'ALERTS{{alertstate="firing",severity="critical",{labels}}}', "value": 1}
+                    {"labels": f'ALERTS{{alertstate="firing",severity="{severity}",{labels}}}', "value": 1}
                     for labels in expected
                 ],
             }
@@ -76,6 +77,47 @@ def test_that_no_worker_was_ever_seen_is_told(tmp_path: Path, promtool: str) -> 
     assert evaluated(promtool, tmp_path, firing(series, "60m", 'alertname="BinlaneNoWorker"')) == ""
 
 
+@pytest.mark.parametrize("before", ["_x120", "1x15 stale"], ids=["the first", "a later one"])
+@pytest.mark.parametrize(
+    ("workload", "figures"),
+    [
+        ("deployment", ("kube_deployment_spec_replicas", "kube_deployment_status_replicas_available")),
+        ("statefulset", ("kube_statefulset_replicas", "kube_statefulset_status_replicas_ready")),
+    ],
+)
+def test_a_rollout_that_never_starts_is_told_once(
+    tmp_path: Path, promtool: str, workload: str, figures: tuple[str, str], before: str
+) -> None:
+    """No image, no room, a faulty configuration: nothing of it is scraped. The other one goes on."""
+    wanted, there = figures
+    kube = f'namespace="shop",job="kube-state-metrics",{workload}="binlane"'
+    series = {
+        f'binlane_info{{{CRM},version="1"}}': "1x120",
+        f'binlane_info{{{SHOP},version="1"}}': before,
+        f"{wanted}{{{kube}}}": "_x20 1x100",
+        f"{there}{{{kube}}}": "_x20 0x100",
+    }
+    once = {"expr": 'ALERTS{alertname="BinlaneNoWorker",alertstate="firing"}', "eval_time": "60m"}
+    labels = f'ALERTS{{alertstate="firing",severity="critical",{NO_WORKER}}}'
+    told = firing(series, "60m") | {
+        "promql_expr_test": [{**once, "exp_samples": [{"labels": labels, "value": 1}]}]
+    }
+    assert evaluated(promtool, tmp_path, told) == ""
+
+
+@pytest.mark.parametrize("replicas", ["1x20 0x100", "0x120"])
+def test_one_that_is_scaled_to_none_before_it_ever_ran_is_not_told(
+    tmp_path: Path, promtool: str, replicas: str
+) -> None:
+    kube = 'namespace="shop",job="kube-state-metrics",deployment="binlane"'
+    series = {
+        f'binlane_info{{{CRM},version="1"}}': "1x120",
+        f"kube_deployment_spec_replicas{{{kube}}}": replicas,
+        f"kube_deployment_status_replicas_available{{{kube}}}": "0x120",
+    }
+    assert evaluated(promtool, tmp_path, firing(series, "60m")) == ""
+
+
 def test_pods_that_are_missing_are_told(tmp_path: Path, promtool: str) -> None:
     """Of two, one has no room: nothing else shows it, as the other has all partitions."""
     kube = 'namespace="shop",job="kube-state-metrics",deployment="binlane"'
@@ -85,6 +127,6 @@ def test_pods_that_are_missing_are_told(tmp_path: Path, promtool: str) -> None:
         f"up{{{SHOP}}}": "1x120",
         f'binlane_info{{{SHOP},version="1"}}': "1x120",
     }
-    missing = f'alertname="BinlanePodsMissing",{kube}'
-    assert evaluated(promtool, tmp_path, firing(series, "60m", missing)) == ""
+    missing = 'alertname="BinlanePodsMissing",namespace="shop",job="shop/binlane",workload="binlane"'
+    assert evaluated(promtool, tmp_path, firing(series, "60m", missing, severity="warning")) == ""
     assert evaluated(promtool, tmp_path, firing(series, "30m")) == ""

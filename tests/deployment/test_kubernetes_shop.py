@@ -23,6 +23,7 @@ def one(kind: str, begin: str = "") -> dict[str, Any]:
     return found
 
 
+[ROUTES] = [each for each in MANIFESTS if each["kind"] == "AlertmanagerConfig" and "route" in each["spec"]]
 POD = one("StatefulSet")["spec"]["template"]["spec"]
 
 
@@ -70,11 +71,16 @@ def test_the_alerts_reach_the_receiver_by_what_they_are_labelled_with(
     tmp_path: Path, promtool: str, alerts_told: int | None
 ) -> None:
     """The operator adds a matcher to each route: `namespace` is that of the AlertmanagerConfig."""
-    spec = one("AlertmanagerConfig")["spec"]
+    spec = ROUTES["spec"]
     rules = one("PrometheusRule")["spec"]
     alerts = {each["alert"]: each for group in rules["groups"] for each in group["rules"] if "alert" in each}
-    assert alerts == ALERTS, "what is evaluated here"
-    assert one("AlertmanagerConfig")["metadata"]["namespace"] == NAMESPACE
+    page = yaml.safe_load((ROOT / EXAMPLE / "runbooks.yaml").read_text())["data"]["url"]
+    here = {
+        name: rule | {"annotations": rule["annotations"] | {"runbook_url": f"{page}#{name.lower()}"}}
+        for name, rule in ALERTS.items()
+    }
+    assert alerts == here, "what is evaluated here"
+    assert ROUTES["metadata"]["namespace"] == NAMESPACE
     severities = {rule["labels"]["severity"] for rule in alerts.values()}
     for route in spec["route"]["routes"]:
         for matcher in route["matchers"]:
@@ -88,10 +94,46 @@ def test_the_alerts_reach_the_receiver_by_what_they_are_labelled_with(
             assert hook["urlSecret"]["key"] in one("Secret", hook["urlSecret"]["name"])["data"]
 
 
+def test_its_alertmanager_has_the_routes_and_the_inhibition_of_the_shipped_one() -> None:
+    """test_alertmanager.py tries that one."""
+
+    def texts(matchers: list[dict[str, str]]) -> list[str]:
+        return [f'{each["name"]} {each.get("matchType", "=")} "{each["value"]}"' for each in matchers]
+
+    shipped = yaml.safe_load((ROOT / "deploy" / "alertmanager.yml").read_text())
+    route = ROUTES["spec"]["route"]
+    [paging] = route["routes"]
+    assert shipped["route"] == {
+        "receiver": route["receiver"],
+        "group_by": route["groupBy"],
+        "group_wait": route["groupWait"],
+        "group_interval": route["groupInterval"],
+        "repeat_interval": route["repeatInterval"],
+        "routes": [
+            {
+                "receiver": paging["receiver"],
+                "matchers": texts(paging["matchers"]),
+                "repeat_interval": paging["repeatInterval"],
+            }
+        ],
+    }
+    inhibition = one("AlertmanagerConfig", "binlane-inhibition")
+    assert inhibition["metadata"]["namespace"] == NAMESPACE
+    assert shipped["inhibit_rules"] == [
+        {
+            "source_matchers": texts(each["sourceMatch"]),
+            "target_matchers": texts(each["targetMatch"]),
+            "equal": each["equal"],
+        }
+        for each in inhibition["spec"]["inhibitRules"]
+    ]
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "fault"),
     [
-        ("receiver.yaml", "- receiver: shop", "- receiver: none", "no receiver none"),
+        ("receiver.yaml", "- receiver: page", "- receiver: none", "no receiver none"),
+        ("runbooks.yaml", "  url:", "  address:", "url"),
         ("receiver.yaml", "urlSecret", "urlSecrets", "urlSecrets"),
         ("binlane/binlane.yaml", "secrets/redis-url", "secrets/redis", "redis"),
         ("binlane/binlane.yaml", "type: sql", "type: sqll", "sqll"),

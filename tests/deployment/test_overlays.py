@@ -104,6 +104,56 @@ def test_monitoring_has_each_pod_scraped_once_at_the_port_of_its_metrics() -> No
     assert found["PrometheusRule/binlane"]["spec"] == rules
 
 
+def test_a_second_namespace_of_the_same_prometheus_leaves_the_rules_out(tmp_path: Path) -> None:
+    """Loaded twice, each rule would write the same series twice."""
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    [parts] = re.findall(r"```yaml\n(components: [^`]*)```", page)
+    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
+    folder = tmp_path / "k8s" / "crm"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(f"namespace: crm\nresources: [../base]\n{parts}")
+    found = {each["kind"] for each in render(folder)}
+    assert {"PodMonitor", "AlertmanagerConfig"} <= found
+    assert "PrometheusRule" not in found
+
+
+def test_of_two_in_one_namespace_each_chooses_its_own_pods(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    [parts] = re.findall(r"```yaml\n(namespace: shop\nnamePrefix: [^`]*)```", page)
+    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
+    found = {}
+    for name in ("crm", "erp"):
+        folder = tmp_path / "k8s" / name
+        folder.mkdir()
+        (folder / "kustomization.yaml").write_text(parts.replace("crm", name))
+        found[name] = kinds(render(folder))
+    assert not found["crm"].keys() & found["erp"].keys(), "one would replace the other"
+    for name, manifests in found.items():
+        selectors = {
+            "Deployment": lambda spec: spec["selector"]["matchLabels"],
+            "PodDisruptionBudget": lambda spec: spec["selector"]["matchLabels"],
+            "PodMonitor": lambda spec: spec["selector"]["matchLabels"],
+            "Service": lambda spec: spec["selector"],
+        }
+        for kind, selector in selectors.items():
+            chosen = selector(manifests[f"{kind}/{name}-binlane"]["spec"])
+            assert chosen["app.kubernetes.io/instance"] == name, kind
+        labels = manifests[f"Deployment/{name}-binlane"]["spec"]["template"]["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == name
+
+
+def test_every_workload_has_the_names_by_which_alerts_know_it() -> None:
+    """Those of kube-state-metrics."""
+    rules = (ROOT / "deploy" / "alerts.yml").read_text()
+    assert {*re.findall(r'(?:deployment|statefulset|pod)=~"(.*?)"', rules)} == {".*binlane.*"}
+    assert {*re.findall(r'container="(.*?)"', rules)} == {"worker"}
+    for folder in (*folders(ROOT), ROOT / "examples" / "kubernetes-shop"):
+        for each in render(folder):
+            if each["kind"] in ("Deployment", "StatefulSet"):
+                assert "binlane" in each["metadata"]["name"]
+                assert [one["name"] for one in pod(each)["containers"]] == ["worker"]
+
+
 def test_sparks_driver_may_start_executors_that_find_it() -> None:
     found = of("spark-on-kubernetes")
     worker = found["StatefulSet/binlane"]

@@ -84,4 +84,4 @@ def test_what_kustomize_is_to_take_it_takes(block: Block, tmp_path: Path) -> Non
 
 
 def test_all_kinds_are_found() -> None:
-    assert (len(CONFIGURATIONS) > 30, len(OF_KUSTOMIZE), len(POSITIONS)) == (True, 2, 1)
+    assert (len(CONFIGURATIONS) > 30, len(OF_KUSTOMIZE), len(POSITIONS)) == (True, 5, 1)

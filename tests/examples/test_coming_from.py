@@ -31,7 +31,7 @@ def test_the_configuration_is_usable_and_nothing_is_noted(name: str, tmp_path: P
 
 
 def test_a_configuration_that_is_wrong_is_found(tmp_path: Path) -> None:
-    assert len(SECTIONS) == 5
+    assert len(SECTIONS) == 6
     [text] = re.findall(r"^```yaml\n(.*?)^```", SECTIONS["canal-adapter"], re.DOTALL | re.MULTILINE)
 
     assert check(tmp_path, text.replace("schema:", "shcema:"))[0] != 0

@@ -100,3 +100,53 @@ def test_an_answer_that_is_worked_out_has_all_the_time() -> None:
             visit.end()
 
     run(answer)
+
+
+def test_a_client_that_leaves_while_it_waits_takes_no_turn() -> None:
+    async def asked(loop: asyncio.AbstractEventLoop) -> None:
+        turns = asyncio.Semaphore(1)
+        served: list[str] = []
+        with socket.socket() as connection:
+
+            async def ask(name: str) -> None:
+                async def app(*_: object) -> None:
+                    served.append(name)
+
+                await visits[name].around(app)({"type": "http", "path": "/metrics"}, no_request, no_answer)
+
+            names = ("first", "leaves", "last")
+            visits = {name: Visit(connection, SECONDS, lambda _: None, turns) for name in names}
+            asking = [loop.create_task(ask(name)) for name in names]
+            await asyncio.sleep(0.01)
+            assert served == ["first"]
+            visits["leaves"].end()
+            began = loop.time()
+            await asyncio.wait_for(asyncio.gather(*asking), SECONDS)
+            assert served == ["first", "last"]
+            assert 0.5 < loop.time() - began < 1.5, "a second after the first, not after the second"
+            for visit in visits.values():
+                visit.end()
+
+    run(asked)
+
+
+def test_a_probe_waits_for_no_turn() -> None:
+    async def asked(_: asyncio.AbstractEventLoop) -> None:
+        served: list[str] = []
+
+        async def app(scope: Any, *_: object) -> None:
+            served.append(scope["path"])
+
+        with socket.socket() as connection:
+            visit = Visit(connection, SECONDS, lambda _: None, asyncio.Semaphore(0))
+            for probe in ("/healthz", "/readyz", "/startupz"):
+                answered = visit.around(app)({"type": "http", "path": probe}, no_request, no_answer)
+                await asyncio.wait_for(answered, SECONDS)
+            visit.end()
+        assert served == ["/healthz", "/readyz", "/startupz"]
+
+    run(asked)
+
+
+async def no_answer(_: Message) -> None:
+    raise AssertionError("nothing is answered")

@@ -74,6 +74,17 @@ def test_check_reaches_it(secured: SecuredBroker, way: str, tmp_path: Path) -> N
     assert (found.error, found.detail) == (None, "1 brokers")
 
 
+def test_the_authority_may_be_a_file_beside_the_configuration(secured: SecuredBroker, tmp_path: Path) -> None:
+    """As examples/kubernetes-shop/README.md says, where a mounted secret has it."""
+    properties = secured.properties("SCRAM")
+    (tmp_path / "kafka-ca.pem").write_bytes(Path(properties.pop("ssl.ca.location")).read_bytes())
+    inline = properties | {"ssl.ca.pem": "${file:kafka-ca.pem}"}
+    found = reached(tmp_path, secured.address("SCRAM"), inline, seconds=60)
+    assert (found.error, found.detail) == (None, "1 brokers")
+    (tmp_path / "kafka-ca.pem").write_bytes(OwnAuthority(tmp_path, "another").certificate.read_bytes())
+    assert reached(tmp_path, secured.address("SCRAM"), inline).error is not None
+
+
 def test_a_broker_of_another_authority_is_not_trusted(secured: SecuredBroker, tmp_path: Path) -> None:
     other = {"ssl.ca.location": str(OwnAuthority(tmp_path).certificate)}
     found = reached(tmp_path, secured.address("TLS"), secured.properties("TLS") | other)

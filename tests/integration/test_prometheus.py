@@ -51,6 +51,7 @@ CAUSED = {
     "BinlaneDeadLetters",
     "BinlaneLag",
     "BinlaneDelay",
+    "BinlaneDelayLasts",
     "BinlaneSourceSilent",
     "BinlaneAlwaysFull",
     "BinlaneReloadRefused",

@@ -31,12 +31,18 @@ def sped_up(rules: dict[str, Any]) -> dict[str, Any]:
             expr = re.sub(r"\[(\w+)\]", window, rule["expr"])
             expr = re.sub(r"offset (\w+)", lambda found: f"offset {_seconds(found[1])}s", expr)
             expr = re.sub(r"(seconds\)?) > (\d+)", lambda found: f"{found[1]} > {int(found[2]) / 60:g}", expr)
+            expr = re.sub(r", (\d+)\) > (\d+)", _sped_up_forecast, expr)
             one = {**rule, "expr": expr.replace("> 100000", "> 100")}
             if "for" in one:
                 one["for"] = f"{_seconds(one['for'])}s"
             changed.append(one)
         groups.append({**group, "rules": changed})
     return {"groups": groups}
+
+
+def _sped_up_forecast(found: re.Match[str]) -> str:
+    """How far predict_linear looks ahead, and its threshold."""
+    return f", {int(found[1]) / 60:g}) > {int(found[2]) / 60:g}"
 
 
 def _seconds(duration: str) -> int:
@@ -48,9 +54,13 @@ class PrometheusNode(ServerProcess):
 
     package: ClassVar[str] = "prometheus"
 
-    def __init__(self, rules: dict[str, Any], port: int | None = None) -> None:
+    def __init__(
+        self, rules: dict[str, Any], port: int | None = None, *, alertmanager: int | None = None
+    ) -> None:
+        """`alertmanager`: the port of the one that gets the alerts."""
         super().__init__(port)
         self._rules = rules
+        self._alertmanager = alertmanager
         self.scrape({})
 
     @property
@@ -64,7 +74,7 @@ class PrometheusNode(ServerProcess):
 
     def command(self) -> list[str]:
         rules = self.write("rules.yml", yaml.safe_dump(self._rules))
-        config = {
+        config: dict[str, Any] = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"},
             "rule_files": [str(rules)],
             "scrape_configs": [
@@ -76,6 +86,9 @@ class PrometheusNode(ServerProcess):
                 }
             ],
         }
+        if self._alertmanager is not None:
+            targets = [{"targets": [f"{HOST}:{self._alertmanager}"]}]
+            config["alerting"] = {"alertmanagers": [{"static_configs": targets}]}
         return [
             self.program("prometheus"),
             f"--config.file={self.write('prometheus.yml', yaml.safe_dump(config))}",

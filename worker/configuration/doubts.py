@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from handlers.mysql.online_changes import ghosts_of
-from handlers.options.matching import covers
+from handlers.options.matching import covers, nests_repetitions
 from handlers.options.values import format_size
 from worker.configuration.agreement import doubtful_locations
 from worker.configuration.model import Configuration
@@ -19,7 +19,7 @@ def doubts(configuration: Configuration) -> Iterator[str]:
     yield from _behind_wider_rules(configuration.tables)
     yield from _shown_ghosts(configuration)
     for number, rule in enumerate(configuration.tables):
-        yield from _words_of_sql(number, rule)
+        yield from _doubtful_patterns(number, rule)
         yield from _gathered(number, rule, configuration)
         yield from _twins(number, rule)
         yield from _unfilled(number, rule, configuration)
@@ -73,7 +73,12 @@ def _shown_ghosts(configuration: Configuration) -> Iterator[str]:
                 break
 
 
-def _words_of_sql(number: int, rule: TableRule) -> Iterator[str]:
+def _doubtful_patterns(number: int, rule: TableRule) -> Iterator[str]:
+    if nests_repetitions(rule.match):
+        yield (
+            f"tables[{number}].match ({rule.match}): a repetition inside a repetition may take minutes for "
+            "one table name, and all threads wait meanwhile; use a glob, or repeat only one of the two"
+        )
     if "%" in rule.match and not rule.match.startswith("/"):
         yield (
             f"tables[{number}].match ({rule.match}): in a glob, % is an ordinary character; use * for any "

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from worker.http.access import Access, Guard
+from worker.http.renderings import Renderings
 from worker.http.stream import Feed
 from worker.http.watch import Sources, TablesQuery, Watch, encoded
 from worker.observing.metrics import Metrics
@@ -63,6 +64,7 @@ def build_app(
     and may take half a minute; None: refused."""
     allowed = access or Access()
     watch = Watch(sources or Sources(status))
+    exposition, found, live, tables, history, settings = (Renderings() for _ in range(6))
     feed = Feed(watch.live, lambda: watch.every)
 
     def page(_: Request) -> Response:
@@ -74,16 +76,15 @@ def build_app(
             query = msgspec.convert(dict(request.query_params), TablesQuery, strict=False)
         except msgspec.ValidationError as error:
             return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
-        return _data(watch.tables(query))
+        return _data(tables.answer(lambda: watch.tables(query), query))
 
     async def api_events(request: Request) -> Response:
         return Response() if request.method == "HEAD" else feed.answer(request)
 
     def scrape(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(
-            encode(metrics.registry), headers={**_NO_STORE, "Content-Type": content_type, "Vary": "Accept"}
-        )
+        body = exposition.answer(lambda: encode(metrics.registry), content_type)
+        return Response(body, headers={**_NO_STORE, "Content-Type": content_type, "Vary": "Accept"})
 
     def change(kind: type[UnblockRequest | PauseRequest], carry_out: Change | None) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -105,14 +106,14 @@ def build_app(
     application = Starlette(
         routes=[
             Route("/", page),
-            Route("/api/status", lambda _: _data(encoded(status()))),
+            Route("/api/status", lambda _: _data(found.answer(lambda: encoded(status())))),
             Route("/api/unblock", change(UnblockRequest, unblock), methods=["POST"]),
             Route("/api/pause", change(PauseRequest, pause), methods=["POST"]),
             Route("/api/events", api_events, methods=["GET"]),
-            Route("/api/live", lambda _: _data(watch.live())),
+            Route("/api/live", lambda _: _data(live.answer(watch.live))),
             Route("/api/tables", api_tables),
-            Route("/api/history", lambda _: _data(watch.history())),
-            Route("/api/configuration", lambda _: _data(watch.settings())),
+            Route("/api/history", lambda _: _data(history.answer(watch.history))),
+            Route("/api/configuration", lambda _: _data(settings.answer(watch.settings))),
             Route("/healthz", _probe_of(health)),
             Route("/readyz", _probe_of(ready)),
             Route("/startupz", _probe_of(started)),

@@ -1,4 +1,4 @@
-"""Accept connections for the server, limited in number and in time.
+"""Accept connections for the server, limited in number and in time, and their requests in each second.
 
 A client that sends nothing, sends slowly, or does not read its response is disconnected."""
 
@@ -14,6 +14,7 @@ from dataclasses import KW_ONLY, dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from handlers.logs import get_logger
+from worker.http.access import PROBES
 
 _log = get_logger(__name__)
 
@@ -27,10 +28,17 @@ _PIECE = 65536
 class Visit:
     """One connection, from its acceptance to its end."""
 
-    def __init__(self, connection: socket.socket, seconds: float, leave: Callable[[Visit], None]) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        seconds: float,
+        leave: Callable[[Visit], None],
+        turns: asyncio.Semaphore | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._seconds = seconds
+        self._turns = turns
         self._leave = leave
         self._transport: asyncio.Transport | None = None
         self._coming: asyncio.Task[None] | None = None
@@ -59,6 +67,8 @@ class Visit:
                     self._wait()
                     await send(piece)
 
+            if scope.get("path") not in PROBES and not await self._has_turn():
+                return
             self.busy = True
             self._timer.cancel()
             try:
@@ -86,6 +96,19 @@ class Visit:
         self._open = False
         self._timer.cancel()
         self._leave(self)
+
+    async def _has_turn(self) -> bool:
+        """Wait until fewer requests than allowed began within the last second. False: the client left.
+
+        Meanwhile the client's time limit runs, and the connection may be ended to make room."""
+        if self._turns is None:
+            return True
+        await self._turns.acquire()
+        if not self._open:
+            self._turns.release()
+            return False
+        self._loop.call_later(1.0, self._turns.release)
+        return True
 
     def _came(self, _: asyncio.Task[None]) -> None:
         # Also called for a task that was cancelled before it started.
@@ -118,9 +141,12 @@ class Gate:
     """The client's time limit for a request, for TLS, and for each 64 KiB of a response."""
     closed: Callable[[], bool]
     """Once it returns true, no connection is accepted."""
+    requests_per_second: int = 50
+    """The most requests that begin within a second, of all clients. Others wait. Probes do not count."""
 
     def __post_init__(self) -> None:
         self._visits: set[Visit] = set()
+        self._turns = asyncio.Semaphore(self.requests_per_second)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -137,7 +163,7 @@ class Gate:
             if self.closed() or not self._has_room():
                 connection.close()
                 continue
-            visit = Visit(connection, self.seconds, self._visits.discard)
+            visit = Visit(connection, self.seconds, self._visits.discard, self._turns)
             self._visits.add(visit)
             visit.come(loop.create_task(self._connect(visit, connection)))
 
