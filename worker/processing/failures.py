@@ -21,6 +21,7 @@ from worker.dead_letters.writing import DeadLetters
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
+from worker.processes.faults import ProcessDied
 from worker.processing.slow_calls import RunningCalls, origin_of, record_of, record_origin
 from worker.units.table import routed
 from worker.units.work import Work
@@ -198,7 +199,7 @@ class Failures:
         attempt = max(run.attempt for run in failing) - 1
         self._metrics.count("binlane_retries_total", table)
         # Errors of built-in handlers say where and why. For other errors, log the traceback once.
-        is_told = type(error).__module__.partition(".")[0] == "handlers"
+        is_told = type(error).__module__.partition(".")[0] == "handlers" or isinstance(error, ProcessDied)
         log.warning(
             "batch_failed",
             table=table,

@@ -16,6 +16,7 @@ from worker.attempts.table_pauses import Paused
 from worker.lanes.lanes import Lanes
 from worker.observing.meters import HandlerTimes
 from worker.observing.metrics import Metrics
+from worker.processes.faults import ProcessAway
 from worker.processing.failures import FailureRules, Failures, words_of
 from worker.processing.slow_calls import origin_of, record_origin
 from worker.units.sharding import spread
@@ -142,7 +143,11 @@ class Processor(threading.Thread):
         If the result is finished, it was only the bad record, which is now a dead letter."""
         if work.continues:
             self._failures.transaction_cut(work)
-        found = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
+        try:
+            found = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
+        except ProcessAway as away:
+            self._give_back(work, away.wait, text_of(away), blocked=True)
+            return None
         if found is None:
             return work
         place, fault = found
@@ -150,9 +155,7 @@ class Processor(threading.Thread):
             # Records before the bad one are handled first. The rest has its turn then.
             if work.table.whole:
                 place = work.whole_records(place) or place
-            work = self._lanes.shorten(self._number, work, place)
-            work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
-            return work
+            return self._decoded(self._lanes.shorten(self._number, work, place))
         if not self._failures.buries(fault) and work.orders.get(0) is None:
             self._halt(work, record_origin(work, 0), f"undecodable record: {fault}")
             return None

@@ -14,6 +14,7 @@ from typing import Any
 from handlers.logs import get_logger
 from worker.formats.interface import Record
 from worker.observing.logs import context
+from worker.processes.process import stack_beyond
 from worker.units.work import Work
 
 log = get_logger("slow_calls")
@@ -108,7 +109,7 @@ class SlowCalls:
 def stack_of(thread: int) -> str:
     """Return the thread's stack, the innermost call last. Empty: it has ended."""
     frame = sys._current_frames().get(thread)
-    return "".join(traceback.format_stack(frame)) if frame is not None else ""
+    return "".join(traceback.format_stack(frame)) + stack_beyond(thread) if frame is not None else ""
 
 
 def origin_of(work: Work, place: int) -> str:

@@ -16,7 +16,7 @@ from worker.configuration import TableRule
 from worker.formats.decoding import SMALL
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk, offset_at, offsets, whole_records
-from worker.units.decoded import Undecodable, decoded
+from worker.units.decoded import Elsewhere, Undecodable, decoded
 from worker.units.parked import ParkedChanges
 from worker.units.table import Table
 from worker.units.unit import Unit
@@ -32,6 +32,7 @@ class Work:
         "changes",
         "chunks",
         "continues",
+        "decoded_by",
         "ends",
         "finished",
         "in_file",
@@ -63,8 +64,10 @@ class Work:
         self.bytes = size
         self.finished = 0
         """How many of its first records are already finished."""
-        self.changes: tuple[Change, ...] | ParkedChanges | None = None
+        self.changes: Sequence[Change] | None = None
         """None until decoded."""
+        self.decoded_by: Elsewhere | None = None
+        """The child processes that have its rows. None: this one."""
         self.ends: Sequence[int] = ()
         """For each record, the number of changes up to its end."""
         self.runs: list[HandlerRun] = []
@@ -130,8 +133,8 @@ class Work:
         """Keep `parked` instead of `changes`, if they still are its own, because its chunks are parked, too.
         Rows that a handler may have modified are dropped."""
         self.parked = True
-        if self.lent:
-            self.changes = None
+        if self.lent or self.table.elsewhere is not None:
+            self.changes, self.lent = None, True
         elif parked is not None and self.changes is changes:
             self.changes = parked
 
@@ -146,7 +149,7 @@ class Work:
         except Exception as error:
             what = f"parked records of {self.unit.table.label} cannot be read: {error}"
             raise CheckpointError(f"{what}; the next start reads them from Kafka") from error
-        if self.lent:
+        if self.lent and self.table.elsewhere is None:
             self._decode_again()
         self.parked = False
 
@@ -186,17 +189,20 @@ class Work:
     ) -> tuple[int, UndecodableRecord] | None:
         """Decode all records. See `decoded`: returns (the place of the record where it ended, the error)."""
         self.most_bytes = most_bytes
-        changes, ends, fault = decoded(self.chunks, self.ruled_by, undecodable, most_bytes)
+        elsewhere: Elsewhere | None = self.table.elsewhere
+        decode = decoded if elsewhere is None else elsewhere.decoded
+        changes, ends, fault = decode(self.chunks, self.ruled_by, undecodable, most_bytes)
         if fault is not None:
             return len(ends), fault
         # A tuple, because handlers share it and must not modify it. For rows see `Table.own_rows`.
-        self.changes, self.ends = tuple(changes), ends
+        self.changes, self.ends = tuple(changes) if elsewhere is None else changes, ends
+        self.decoded_by = elsewhere
         return None
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
         """Return the changes from `first` up to `end` as a handler gets them."""
         table = self.table
-        if self.lent:
+        if self.lent or self.decoded_by is not table.elsewhere:
             self._decode_again()
         assert self.changes is not None  # it is decoded before its first attempt
         whole = first == 0 and end == len(self.changes)
