@@ -1,12 +1,17 @@
 """Figures that handlers write while they run, in a memory-mapped file. They survive kill -9.
 
-Every thread of the worker has its own row, so counting needs no lock. The reader adds up the rows.
+Every thread of the worker and of its child processes has its own row, so counting needs no lock. The reader
+adds up the rows.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
+import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +55,15 @@ class Tally:
                 file.truncate(size)
         with Path(path).open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), size)
+            self._file = os.dup(file.fileno())
         self.cells = memoryview(self._map).cast("q")
-        # Guards the header row.
-        self._lock = threading.Lock()
+        self._lock = (
+            threading.Lock()
+        )  # guards the header row among threads, and the file's lock among processes
 
     def join(self, cpu_ns: int) -> int:
         """Return the calling thread's row: the place of its first cell in `cells`."""
-        with self._lock:
+        with self._locked():
             self.cells[_ROWS] += 1
             if not self.cells[_CPU_AT_FIRST]:
                 self.cells[_CPU_AT_FIRST] = cpu_ns
@@ -64,16 +71,25 @@ class Tally:
 
     def enter(self, overlap: bool) -> None:
         """Note that a batch begins. `overlap`: another batch of its table is running."""
-        with self._lock:
+        with self._locked():
             self.cells[_OVERLAPS] += overlap
             self.cells[_INSIDE] += 1
             self.cells[_PEAK] = max(self.cells[_PEAK], self.cells[_INSIDE])
 
     def leave(self, out_of_order: int) -> None:
         """Note that a batch ends, with the number of its records out of order."""
-        with self._lock:
+        with self._locked():
             self.cells[_OUT_OF_ORDER] += out_of_order
             self.cells[_INSIDE] -= 1
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            fcntl.lockf(self._file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def totals(self) -> Totals:
         """All figures so far; zeros before the first record."""

@@ -20,6 +20,7 @@ from handlers import (
     TargetUnavailable,
 )
 from handlers.logs import get_logger
+from worker.formats.canal.format import Canal
 
 log = get_logger("process_handlers")
 
@@ -125,3 +126,16 @@ class PerLane(Writing):
 
 def _hang() -> None:
     time.sleep(3)
+
+
+def poison() -> None:
+    """Make the decoding of a record with the row 300 end this process, as a defect in a library would."""
+    decode_many = Canal.decode_many
+
+    def deadly(self: Canal, table: str, records: Any, into: Any, ends: Any) -> Any:
+        records = list(records)
+        if any(b'"300"' in (each.value() or b"") for each in records):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return decode_many(self, table, iter(records), into, ends)
+
+    Canal.decode_many = deadly  # type: ignore[method-assign]

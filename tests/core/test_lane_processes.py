@@ -16,7 +16,8 @@ from processing import BAD, NOW
 from structlog.testing import capture_logs
 
 from handlers import StopWorker
-from offsets.types import Checkpoint
+from offsets.types import Checkpoint, OffsetRange
+from worker.processes import process, slot
 from worker.units.chunk import Barrier, BarrierChunk
 from worker.units.unit import UnitState
 
@@ -24,7 +25,8 @@ Make = Callable[..., ProcessStage]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setattr(slot, "_LONGEST_PAUSE", 0.05)
     made: list[ProcessStage] = []
 
     def stage(*rules: dict[str, Any], **more: Any) -> ProcessStage:
@@ -187,6 +189,22 @@ def test_undecodable_records_may_be_skipped(make: Make, writing: Entry) -> None:
     assert skipped == ["cdc.shop[0] offset 1", "cdc.shop[0] offset 3"]
 
 
+def test_a_record_whose_decoding_ends_the_process_is_undecodable(
+    make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = process._PROGRAM.replace("main()", "from process_handlers import poison; poison(); main()")
+    monkeypatch.setattr(process, "_PROGRAM", program)
+    stage = make({"handlers": [writing()]}, processes=1)
+    orders, items = stage.unit("orders"), stage.unit("items")
+    stage.offer((orders, range(4)), (items, range(4, 6)))
+    stage.run(orders, items, seconds=120)
+    assert orders.state is UnitState.HALTED
+    assert "undecodable record: the process that reads it ends: lane process 0" in (orders.error or "")
+    assert [number for ids in stage.ids("orders") for number in ids] == [0, 100, 200]
+    assert stage.ids("items") == [[400, 500]]
+    assert stage.checkpoint() == Checkpoint(3, (OffsetRange(4, 6),))
+
+
 def test_records_of_several_rows_keep_their_places(make: Make, writing: Entry) -> None:
     stage = make(
         {
@@ -319,6 +337,6 @@ def test_batches_that_are_done_are_forgotten(make: Make, writing: Entry) -> None
     orders = stage.unit("orders")
     stage.offer((orders, range(20)))
     stage.run(orders)
-    [process] = [slot.present for slot in stage.processes._slots]
-    assert process is not None
-    assert process.ask("kept") <= 2
+    [present] = [slot.present for slot in stage.processes._slots]
+    assert present is not None
+    assert present.ask("kept") <= 2

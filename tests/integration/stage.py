@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from integration.process import WorkerProcess, eventually
 from integration.source import Source
 
 __all__ = ["Stage"]
+
+PROCESSES = int(os.environ.get("BINLANE_TEST_PROCESSES", "0"))
+"""`lanes.processes` of all workers: tests of whole runs hold with 0 and with 2."""
 
 
 class Stage:
@@ -68,7 +72,7 @@ class Stage:
                 "properties": {**classic, **(properties or {})},
             },
             "format": "canal",
-            "lanes": {"count": 8},
+            "lanes": {"count": 8, "processes": PROCESSES},
             "checkpoint": {"interval": "200ms", "directory": str(self.folder / name / "state")},
             "shutdown_timeout": "15s",
             "revoke_timeout": "5s",
@@ -77,6 +81,10 @@ class Stage:
             "logging": {"format": "json"},
         }
         config.update(sections)
+        if config["lanes"].get("order_by") == "row" or config["kafka"].get("ddl_topics"):
+            config["lanes"].pop("processes", None)
+        else:
+            config["lanes"] = {"processes": PROCESSES, **config["lanes"]}
         worker = WorkerProcess(self.folder / name, config, self.run)
         self.workers.append(worker)
         return worker
