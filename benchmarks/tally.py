@@ -10,8 +10,6 @@ import fcntl
 import mmap
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +20,9 @@ _WIDTH = 8  # 64-bit integers a row; the first row is the header
 FIRST, LAST, RECORDS, SLEPT = range(4)
 """Columns of a thread's row: monotonic ns, monotonic ns, records, ns."""
 
-_ROWS, _CPU_AT_FIRST, _OUT_OF_ORDER, _OVERLAPS, _INSIDE, _PEAK = range(6)
+_OUT_OF_ORDER, _OVERLAPS, _PEAK = range(4, 7)
+"""Columns of a process's row."""
+_ROWS, _CPU_AT_FIRST = range(2)
 
 
 @dataclass(frozen=True)
@@ -62,34 +62,30 @@ class Tally:
         )  # guards the header row among threads, and the file's lock among processes
 
     def join(self, cpu_ns: int) -> int:
-        """Return the calling thread's row: the place of its first cell in `cells`."""
-        with self._locked():
-            self.cells[_ROWS] += 1
-            if not self.cells[_CPU_AT_FIRST]:
-                self.cells[_CPU_AT_FIRST] = cpu_ns
-            return self.cells[_ROWS] * _WIDTH
-
-    def enter(self, overlap: bool) -> None:
-        """Note that a batch begins. `overlap`: another batch of its table is running."""
-        with self._locked():
-            self.cells[_OVERLAPS] += overlap
-            self.cells[_INSIDE] += 1
-            self.cells[_PEAK] = max(self.cells[_PEAK], self.cells[_INSIDE])
-
-    def leave(self, out_of_order: int) -> None:
-        """Note that a batch ends, with the number of its records out of order."""
-        with self._locked():
-            self.cells[_OUT_OF_ORDER] += out_of_order
-            self.cells[_INSIDE] -= 1
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+        """Return a new row: the place of its first cell in `cells`."""
         with self._lock:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
-                yield
+                self.cells[_ROWS] += 1
+                if not self.cells[_CPU_AT_FIRST]:
+                    self.cells[_CPU_AT_FIRST] = cpu_ns
+                return self.cells[_ROWS] * _WIDTH
             finally:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def enter(self, overlap: bool) -> None:
+        """Note that a batch begins. `overlap`: another batch of its table is running."""
+        with self._counting:
+            row = self._own = self._own or self.join(0)
+            self.cells[row + _OVERLAPS] += overlap
+            self._inside += 1
+            self.cells[row + _PEAK] = max(self.cells[row + _PEAK], self._inside)
+
+    def leave(self, out_of_order: int) -> None:
+        """Note that a batch ends, with the number of its records out of order."""
+        with self._counting:
+            self.cells[self._own + _OUT_OF_ORDER] += out_of_order
+            self._inside -= 1
 
     def totals(self) -> Totals:
         """All figures so far; zeros before the first record."""
@@ -101,7 +97,7 @@ class Tally:
             records=sum(cells[row + RECORDS] for row in rows),
             slept_seconds=sum(cells[row + SLEPT] for row in rows) / 1e9,
             cpu_at_first=cells[_CPU_AT_FIRST] / 1e9,
-            out_of_order=cells[_OUT_OF_ORDER],
-            overlaps=cells[_OVERLAPS],
-            peak_parallel=cells[_PEAK],
+            out_of_order=sum(cells[row + _OUT_OF_ORDER] for row in rows),
+            overlaps=sum(cells[row + _OVERLAPS] for row in rows),
+            peak_parallel=sum(cells[row + _PEAK] for row in rows),
         )

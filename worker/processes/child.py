@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import logging
 import os
 import select
@@ -55,11 +56,18 @@ class Child:
                     answer = True, self._answers[name](*rest)
                 except BaseException as error:  # whatever a handler raises, even SystemExit
                     answer = False, packed(error)
-                frames.send(answer)
+                try:
+                    frames.send(answer)
+                except (EOFError, OSError):
+                    raise
+                except Exception as error:  # a status that cannot be sent
+                    frames.send((False, packed(error)))
 
     def _configure(self, version: int, pickled: bytes) -> None:
         configuration = self._batches.configure(version, pickled)
         log_to(self.events, configuration.logging.level)
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)  # as in the worker: hardly any record is in a cycle
 
     def _stack(self, number: int) -> str:
         """Return the stack of the connection's thread, the innermost call last."""

@@ -27,7 +27,8 @@ class Events:
         self._frames = frames
 
     def send(self, *event: Any) -> None:
-        with self._lock, contextlib.suppress(OSError):  # without the worker, this process ends
+        # Without the worker, this process ends. A line that cannot be sent must not fail its handler.
+        with self._lock, contextlib.suppress(Exception):
             if self._frames is not None:
                 self._frames.send(event)
 

@@ -17,6 +17,8 @@ log = get_logger("processes")
 
 _SOON = 0.1
 """Seconds until a batch asks again for a process that is being started. Its start wakes it earlier."""
+_ASKED_SECONDS = 1.0
+"""Others wait if a suspect has asked as recently: it runs when the process is idle."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 _CALM_SECONDS = 60.0
 """A process that lived as long is started again without a pause."""
@@ -43,7 +45,7 @@ class Slot:
         self._process: Process | None = None
         self._calls: dict[object, tuple[str, Process]] = {}
         self._suspects: set[str] = set()
-        self._waiting = 0  # suspects that wait to run alone
+        self._asked: dict[str, float] = {}  # suspect -> when it last asked to run
         # Ended process -> whether it ran a single batch, which is then to blame.
         self._ended: WeakKeyDictionary[Process, bool] = WeakKeyDictionary()
         # Those of the thread that starts it again.
@@ -84,6 +86,7 @@ class Slot:
         if self._suspects:
             with self._changed:
                 self._suspects.discard(table)
+                self._asked.pop(table, None)
 
     def retire(self) -> None:
         """Start another process for what follows. The present one ends after its running batches."""
@@ -104,16 +107,11 @@ class Slot:
     def _entered(self, table: str, process: Process) -> Iterator[None]:
         call = object()
         with self._changed:
-            alone = table in self._suspects
-            self._waiting += alone
-            try:
-                while self._process is process and (self._calls if alone else self._is_taken()):
-                    self._changed.wait()
-            finally:
-                self._waiting -= alone
             if self._process is not process:
-                self._changed.notify_all()
                 raise ProcessAway(f"lane process {self.number} is being started", _SOON)
+            # Not waited for here: a call may only start while the worker still has its partitions.
+            if self._suspects and not self._may_enter(table):
+                raise ProcessAway(f"lane process {self.number} is handling a batch alone", _SOON)
             self._calls[call] = table, process
         try:
             yield
@@ -122,8 +120,13 @@ class Slot:
                 del self._calls[call]
                 self._changed.notify_all()
 
-    def _is_taken(self) -> bool:
-        return bool(self._waiting) or any(table in self._suspects for table, _ in self._calls.values())
+    def _may_enter(self, table: str) -> bool:
+        now = time.monotonic()
+        if table in self._suspects:
+            self._asked[table] = now
+            return not self._calls
+        asked = any(now - self._asked.get(one, 0.0) < _ASKED_SECONDS for one in self._suspects)
+        return not asked and not any(one in self._suspects for one, _ in self._calls.values())
 
     def _died(self, process: Process) -> Exception:
         self._gone(process)
