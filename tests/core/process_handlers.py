@@ -52,7 +52,8 @@ class Writing(Handler):
             what = self._does.get(str(number))
             if what is not None and self._may():
                 self._do(what, place)
-        self._note(event="handle", table=batch.table, attempt=batch.attempt, ids=ids, records=batch.records)
+        types = dict(batch.changes[0].types or {})
+        self._note(event="handle", table=batch.table, attempt=batch.attempt, ids=ids, types=types)
 
     def release(self, partitions: Any) -> None:
         self._note(event="release", partitions=sorted(partitions))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -10,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from building import chunk, ddl, delivery, record
+from building import TOPIC, chunk, ddl, delivery, record
 from process_stage import ProcessStage
 from processing import BAD, NOW
 from structlog.testing import capture_logs
 
 from handlers import StopWorker
-from offsets.types import Checkpoint, OffsetRange
+from offsets.restore import Start
+from offsets.types import Checkpoint, OffsetRange, TopicPartition
+from worker.configuration.formats import formats_of
+from worker.formats.interface import SeparateDDL
 from worker.processes import process, slot
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, BarrierChunk
 from worker.units.unit import UnitState
 
@@ -330,6 +335,45 @@ def test_a_statement_about_several_tables_renews_the_other_processes(make: Make,
     assert stage.pids()[1] != before[1]
     stage.wait(lambda: stage.events("close"))
     assert {line["pid"] for line in stage.events("close")} == {before[1]}
+
+
+CREATED = {
+    "type": "table-create",
+    "database": "shop",
+    "table": "orders",
+    "def": {
+        "database": "shop",
+        "charset": "utf8mb4",
+        "table": "orders",
+        "columns": [{"name": "id", "type": "bigint", "signed": False}],
+        "primary-key": ["id"],
+    },
+    "ts": 1763000000999,
+    "sql": "CREATE TABLE orders (id bigint unsigned PRIMARY KEY)",
+    "position": "mysql-bin.000001:4",
+}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_processes_learn_what_ddl_topics_define(make: Make, writing: Entry, restarted: bool) -> None:
+    stage = make({"handlers": [writing()]}, processes=1, format="maxwell")
+    format_ = formats_of(stage.configuration, wrapped=stage.processes.noting).of(TOPIC)
+    assert isinstance(format_, SeparateDDL)
+    format_.learn(record(0, value=json.dumps(CREATED).encode()))
+    partition = Assignment(TopicPartition(TOPIC, 0), 1, Start("earliest", (), "initial", "a test"), format_)
+    orders = stage.unit("orders")
+    for processor in stage.processors:
+        processor.start()
+    for offset in range(1 + restarted):
+        row = {"type": "insert", "database": "shop", "table": "orders", "ts": 1763000000, "data": {"id": 7}}
+        value = json.dumps({**row, "position": "mysql-bin.000001:9"}).encode()
+        stage.lanes.offer(delivery((orders, chunk(partition, [record(offset, value=value)]))))
+        stage.wait(lambda offset=offset: orders.finished_records == offset + 1)
+        if not offset and restarted:
+            [old] = stage.pids()
+            os.kill(old, signal.SIGKILL)
+            stage.wait(lambda old=old: stage.pids() not in ([old], []))
+    assert [line["types"] for line in stage.events()] == [{"id": "bigint unsigned"}] * (1 + restarted)
 
 
 def test_batches_that_are_done_are_forgotten(make: Make, writing: Entry) -> None:

@@ -58,18 +58,10 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
 
 
 def _in_processes(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    if not configuration.lanes.processes:
-        return
-    if configuration.lanes.order_by == "row":
+    if configuration.lanes.processes and configuration.lanes.order_by == "row":
         yield (
             ("lanes", "processes"),
             "child processes keep the order of tables: set lanes.order_by: table, or leave processes out",
-        )
-    if configuration.kafka.ddl_topics:
-        yield (
-            ("lanes", "processes"),
-            "child processes do not read kafka.ddl_topics, whose statements define the columns of other "
-            "topics' tables: leave processes out",
         )
 
 

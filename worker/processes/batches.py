@@ -17,7 +17,8 @@ from worker.attempts.circuit import BoundHandler
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
-from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.decoding import learn
+from worker.formats.interface import Record, SeparateDDL, UndecodableRecord
 from worker.formats.registry import FormatChoice
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
@@ -59,6 +60,13 @@ class Batches:
             if rule is not None and rule.is_as(table.rule):  # as in `TableBook.adopt`
                 table.statement_rules = rule.statement_rules
         return configuration
+
+    def learn(self, records: Iterable[Sequence[Any]]) -> None:
+        """Remember the table definitions of these records."""
+        assert self._formats is not None  # it is configured first
+        for topic, partition, *fields in records:
+            format_ = self._formats.of_assigned(topic)
+            learn(cast(SeparateDDL, format_), _made(topic, partition, fields))
 
     def decode(
         self,
@@ -125,16 +133,8 @@ class Batches:
         records: Iterable[Sequence[Any]],
     ) -> Chunk:
         assignment = self._assignment(topic, partition, topic_id)
-        made = [
-            Message(
-                *(topic, partition, offset, key, value),
-                headers and [tuple(each) for each in headers],
-                None,
-                (kind, time),
-            )
-            for offset, key, value, headers, kind, time in records
-        ]
-        return Chunk(assignment, assignment.tracker, cast(list[Record], made), alone=alone)
+        made = [_made(topic, partition, fields) for fields in records]
+        return Chunk(assignment, assignment.tracker, made, alone=alone)
 
     def _assignment(self, topic: str, partition: int, topic_id: str | None) -> Assignment:
         key = topic, partition, topic_id
@@ -145,6 +145,13 @@ class Batches:
             found.topic_id = topic_id
             self._partitions[key] = found
         return found
+
+
+def _made(topic: str, partition: int, fields: Sequence[Any]) -> Record:
+    """Make a record. `fields`: see `definitions.packed`."""
+    offset, key, value, headers, kind, time = fields
+    known: Any = headers and [tuple(each) for each in headers]
+    return cast(Record, Message(topic, partition, offset, key, value, known, None, (kind, time)))
 
 
 def _number(work: Work, message: Record) -> int:

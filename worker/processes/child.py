@@ -36,6 +36,7 @@ class Child:
         self._threads: dict[int, int] = {}
         self._answers: dict[str, Callable[..., Any]] = {
             "configure": self._configure,
+            "learn": self._batches.learn,
             "decode": self._batches.decode,
             "open": self._handlers.open,
             "handle": self._handlers.handle,

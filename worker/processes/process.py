@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from worker.processes.events import Listener
@@ -26,20 +27,35 @@ asking: dict[int, tuple[Process, int]] = {}
 """Thread -> the process and the connection where it waits for an answer."""
 
 
+@dataclass(eq=False)
+class Known:
+    """What a child process was told."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it is told something, except about tables."""
+    versions: int = 0
+    """How many configurations it has."""
+    definitions: int = 0
+    """How many records with table definitions it has."""
+    handlers: set[int] = field(default_factory=set)
+    """Numbers of its open handlers."""
+    tables: set[int] = field(default_factory=set)
+    """Tokens of the tables that it knows."""
+
+    def configured(self, version: int) -> None:
+        self.versions = version + 1
+
+    def learned(self, count: int) -> None:
+        self.definitions += count
+
+
 class Process:
     """Any thread may ask. Each request in progress has a connection of its own."""
 
     def __init__(self, number: int, listener: Listener, ended: Callable[[Process], None]) -> None:
         """Start it. `ended` is called once, from another thread, when it has ended. Raises OSError."""
         self.number = number
-        self.tables: set[int] = set()
-        """Tokens of the tables that it knows."""
-        self.handlers: set[int] = set()
-        """Numbers of its open handlers."""
-        self.versions = 0
-        """How many configurations it has."""
-        self.opening = threading.Lock()
-        """Held while it gets a configuration or opens a handler."""
+        self.knows = Known()
         self.released: deque[int] = deque()
         """Tickets of batches that it may forget. Told with the next request."""
         self._listener = listener

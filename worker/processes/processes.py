@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from handlers import Batch, HandlerContext
@@ -16,9 +16,10 @@ from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, HandlerEntry, TableRule
-from worker.formats.interface import UndecodableRecord, any_headers
+from worker.formats.interface import Format, Record, UndecodableRecord
 from worker.observing.logs import context
 from worker.processes.changes import ChangesElsewhere, Held, Reading
+from worker.processes.definitions import Noting, packed
 from worker.processes.events import Listener
 from worker.processes.faults import ProcessAway, ProcessDied
 from worker.processes.process import Process
@@ -30,6 +31,8 @@ from worker.units.table import Table
 _MOST_DEATHS = 3
 """A batch whose decoding has ended a process as often is split. A single record then is undecodable."""
 _AGAIN_SECONDS = 0.1
+_AT_ONCE = 500
+"""Most records with definitions in one message."""
 
 
 class Processes:
@@ -59,11 +62,20 @@ class Processes:
         self._tokens: WeakKeyDictionary[Table, int] = WeakKeyDictionary()
         self._next_token = itertools.count()
         self._deaths: Counter[str] = Counter()
+        self._definitions: list[tuple[Any, ...]] = []  # the fetcher appends to it
 
     def adopt(self, configuration: Configuration) -> None:
         """Use another configuration from now on. The processes get it with their next batch."""
         self._pickled.append(pickle.dumps(configuration))
         self._versions.append(configuration)
+
+    def noting(self, format_: Format) -> Format:
+        """Return a format whose `learn` also reaches the processes, before they decode their next batch."""
+
+        def note(record: Record) -> None:
+            self._definitions.append((record.topic(), record.partition(), *packed(record)))
+
+        return cast(Format, Noting(format_, note)) if hasattr(format_, "learn") else format_
 
     # -- handlers
 
@@ -82,7 +94,7 @@ class Processes:
         return {
             f"process {slot.number}": process.ask(name, number, *rest)
             for slot, process in present
-            if process is not None and number in process.handlers
+            if process is not None and number in process.knows.handlers
         }
 
     def handle(self, opening: Opening, batch: Batch) -> None:
@@ -96,7 +108,7 @@ class Processes:
         held = reading.held
         if held is None or held.process is not process:
             held = self._read(reading, slot, process)
-        if opening.number not in process.handlers:
+        if opening.number not in process.knows.handlers:
             self._reopen(slot, process, opening)
         piece = changes.first, changes.end, batch.attempt
         several = any(chunk.barrier is not None for chunk in reading.chunks)
@@ -171,13 +183,13 @@ class Processes:
 
     def _decode(self, reading: Reading, slot: Slot, process: Process) -> dict[str, Any]:
         table = reading.table
-        self._configure(process)
+        self._prepare(process)
         token = self._token(table)
         released = []
         while process.released:
             released.append(process.released.popleft())
-        chunks = [_packed(chunk) for chunk in reading.chunks]
-        known = token in process.tables
+        chunks = [_of_chunk(chunk) for chunk in reading.chunks]
+        known = token in process.knows.tables
         answer = None
         while answer is None:
             described = None if known else self._described(table)
@@ -185,7 +197,7 @@ class Processes:
                 table.label, process, "decode", token, described, reading.most_bytes, chunks, released
             )
             known, released = False, []
-        process.tables.add(token)
+        process.knows.tables.add(token)
         found: dict[str, Any] = answer
         if "ticket" in found:
             count = sum(len(chunk.messages) for chunk in reading.chunks)
@@ -196,19 +208,25 @@ class Processes:
 
     # -- what a process must know first
 
-    def _configure(self, process: Process) -> None:
-        if process.versions < len(self._versions):
-            with process.opening:
-                while process.versions < len(self._versions):
-                    self._ask(process, "configure", process.versions, self._pickled[process.versions])
-                    process.versions += 1
+    def _prepare(self, process: Process) -> None:
+        """Give the process the configurations and definitions that it lacks. Raises ProcessAway."""
+        knows = process.knows
+        if knows.versions == len(self._versions) and knows.definitions == len(self._definitions):
+            return
+        with knows.lock:
+            for version in range(knows.versions, len(self._versions)):
+                self._ask(process, "configure", version, self._pickled[version])
+                knows.configured(version)
+            while records := self._definitions[knows.definitions : knows.definitions + _AT_ONCE]:
+                self._ask(process, "learn", records)
+                knows.learned(len(records))
 
     def _open(self, process: Process, opening: Opening) -> None:
-        self._configure(process)
-        with process.opening:
-            if opening.number not in process.handlers:
+        self._prepare(process)
+        with process.knows.lock:
+            if opening.number not in process.knows.handlers:
                 self._ask(process, "open", opening.number, *opening.packed())
-                process.handlers.add(opening.number)
+                process.knows.handlers.add(opening.number)
 
     def _reopen(self, slot: Slot, process: Process, opening: Opening) -> None:
         """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""
@@ -265,12 +283,10 @@ class Opening:
         return pickle.dumps(self.entry), str(context.folder), {name: getattr(context, name) for name in names}
 
 
-def _packed(chunk: Chunk) -> tuple[Any, ...]:
+def _of_chunk(chunk: Chunk) -> tuple[Any, ...]:
     assignment = chunk.assignment
     topic, partition = assignment.partition
-    records = [
-        (one.offset(), one.key(), one.value(), any_headers(one), *one.timestamp()) for one in chunk.messages
-    ]
+    records = [packed(one) for one in chunk.messages]
     return topic, partition, assignment.topic_id, chunk.alone, records
 
 

@@ -189,6 +189,6 @@ class Slot:
         with self._changed:
             self._changed.wait_for(lambda: all(own is not old for _, own in self._calls.values()))
         with suppress(Exception):  # it may have ended meanwhile
-            for number in list(old.handlers):
+            for number in list(old.knows.handlers):
                 old.ask("close", number)
         old.end()

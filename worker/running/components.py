@@ -160,7 +160,11 @@ class Components:
         )
         rebuilt = partial(self.metrics.count, "binlane_schemas_rebuilt_total")
         formats = formats_of(
-            configuration, patience=None, rebuilt=rebuilt, present=lambda: self.book.configuration
+            configuration,
+            patience=None,
+            rebuilt=rebuilt,
+            present=lambda: self.book.configuration,
+            **({} if self.processes is None else {"wrapped": self.processes.noting}),
         )
         self.registry = None if formats.schemas is None else Circuit(clock)
         if formats.schemas is not None and self.registry is not None:
