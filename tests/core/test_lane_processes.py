@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from building import TOPIC, chunk, ddl, delivery, record
+from building import TOPIC, chunk, ddl, delivery, record, work
 from process_stage import ProcessStage
 from processing import BAD, NOW
 from structlog.testing import capture_logs
@@ -22,6 +22,7 @@ from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration.formats import formats_of
 from worker.formats.interface import SeparateDDL
 from worker.processes import process, slot
+from worker.processing.slow_calls import origin_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, BarrierChunk
 from worker.units.unit import UnitState
@@ -126,7 +127,7 @@ def test_each_kind_of_failure_means_the_same(make: Make, writing: Entry, tmp_pat
     (once := tmp_path / "once").touch()
     rule = {"retry": NOW | {"max_attempts": 1}, "on_failure": "skip"}
     stage = make(
-        {"match": "shop.rejects", "handlers": [writing(does={"200": "reject"})], **rule},
+        {"match": "shop.rejects", "handlers": [writing(does={"200": "reject"}, name="rejecting")], **rule},
         {"match": "shop.parts", "handlers": [writing(does={"1200": "part"})], **rule},
         {"match": "shop.fails", "handlers": [writing(does={"2200": "fail"})], **rule},
         {"match": "shop.down", "handlers": [writing(does={"3200": "down"}, once=str(once))], **rule},
@@ -135,7 +136,10 @@ def test_each_kind_of_failure_means_the_same(make: Make, writing: Entry, tmp_pat
     stage.offer(*((unit, range(10 * n, 10 * n + 4)) for n, unit in enumerate(units)))
     with capture_logs() as logs:
         stage.run(*units)
-    assert stage.ids("rejects") == [[0, 100], [300]], "no halving: the handler says which"
+    assert stage.ids("rejects") == [[0, 100], [300]]
+    assert stage.counted('binlane_handler_failures_total{handler="rejecting"} 1.0'), (
+        "it says which: no halving"
+    )
     assert stage.ids("parts") == [[1300]], "the first two are done, as it says"
     assert sorted(n for ids in stage.ids("fails") for n in ids) == [2000, 2100, 2300]
     assert stage.ids("down") == [[3000, 3100, 3200, 3300]]
@@ -335,6 +339,24 @@ def test_a_statement_about_several_tables_renews_the_other_processes(make: Make,
     assert stage.pids()[1] != before[1]
     stage.wait(lambda: stage.events("close"))
     assert {line["pid"] for line in stage.events("close")} == {before[1]}
+
+
+def test_what_waits_for_long_leaves_no_rows_in_its_process(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing()]}, processes=1, lanes=1)
+    orders = stage.unit("orders")
+    batch = work(orders, chunk(stage.partition, [record(n) for n in range(3)]))
+    [present] = [slot.present for slot in stage.processes._slots]
+    assert present is not None
+    assert batch.decode(lambda _record, _fault: False) is None
+    assert present.ask("kept") == 1
+    batch.forget_rows()
+    other = work(orders, chunk(stage.partition, [record(3)]))
+    assert other.decode(lambda _record, _fault: False) is None
+    assert present.ask("kept") == 1, "the other one's"
+    assert origin_of(batch, 1) == "cdc.shop[0] offset 1 row 0", "what is set aside meanwhile is known"
+    [handler] = orders.table.handlers
+    handler.of(0).handle(batch.batch(0, 3, 1))
+    assert stage.ids("orders") == [[0, 100, 200]]
 
 
 CREATED = {

@@ -56,6 +56,9 @@ class Reading:
         self.joined: Collection[int] = ()
         """Places before which the changes may not be split."""
 
+    def forget(self) -> None:
+        self.held = None
+
     def place(self, place: int) -> ChangePlace:
         left = bisect_right(self.ends, place)
         for chunk in self.chunks:

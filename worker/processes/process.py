@@ -29,10 +29,10 @@ asking: dict[int, tuple[Process, int]] = {}
 
 @dataclass(eq=False)
 class Known:
-    """What a child process was told."""
+    """What a child process has been given."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while it is told something, except about tables."""
+    """Held while it is given something, except tables."""
     versions: int = 0
     """How many configurations it has."""
     definitions: int = 0

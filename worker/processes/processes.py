@@ -6,12 +6,12 @@ import itertools
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from handlers import Batch, HandlerContext
+from handlers import Batch, Change, HandlerContext
 from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.column_rules.plan import ShownBehind
@@ -163,6 +163,10 @@ class Processes:
         self._deaths.pop(table.label, None)
         total = reading.ends[-1] if reading.ends else 0
         return Decoded(ChangesElsewhere(reading, 0, total), reading.ends, None)
+
+    def forget(self, changes: Sequence[Change] | None) -> None:
+        if isinstance(changes, ChangesElsewhere):
+            changes.reading.forget()
 
     def _read_first(self, reading: Reading, slot: Slot, undecodable: Undecodable) -> Decoded | None:
         answer = self._decode(reading, slot, slot.process)

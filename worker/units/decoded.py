@@ -33,6 +33,10 @@ class Elsewhere(Protocol):
         """As the function below. The changes show only their places. Raises ProcessAway."""
         ...
 
+    def forget(self, changes: Sequence[Change] | None) -> None:
+        """Release the rows of these changes. Their next call decodes them again."""
+        ...
+
 
 def decoded(chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, most_bytes: int) -> Decoded:
     """Decode up to a bad record that may not be skipped. None may take more than about `most_bytes`."""

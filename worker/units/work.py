@@ -127,14 +127,19 @@ class Work:
 
     def forget_rows(self) -> None:
         """Decode it again before its next call: many may wait for theirs."""
-        self.changes, self.lent, self.parked = None, True, True
+        if self.decoded_by is not None:
+            self.decoded_by.forget(self.changes)
+        else:
+            self.changes, self.lent, self.parked = None, True, True
 
     def park(self, changes: Sequence[Change] | None, parked: ParkedChanges | None) -> None:
         """Keep `parked` instead of `changes`, if they still are its own, because its chunks are parked, too.
         Rows that a handler may have modified are dropped."""
         self.parked = True
-        if self.lent or self.table.elsewhere is not None:
-            self.changes, self.lent = None, True
+        if self.decoded_by is not None:
+            self.decoded_by.forget(self.changes)
+        elif self.lent:
+            self.changes = None
         elif parked is not None and self.changes is changes:
             self.changes = parked
 
