@@ -57,9 +57,12 @@ class Tally:
             self._map = mmap.mmap(file.fileno(), size)
             self._file = os.dup(file.fileno())
         self.cells = memoryview(self._map).cast("q")
-        self._lock = (
-            threading.Lock()
-        )  # guards the header row among threads, and the file's lock among processes
+        self._lock = threading.Lock()
+        """Guards the header among threads, as the file's lock does among processes."""
+        self._counting = threading.Lock()
+        """Guards this process's row."""
+        self._own = 0
+        self._inside = 0
 
     def join(self, cpu_ns: int) -> int:
         """Return a new row: the place of its first cell in `cells`."""

@@ -341,6 +341,36 @@ def test_a_statement_about_several_tables_renews_the_other_processes(make: Make,
     assert {line["pid"] for line in stage.events("close")} == {before[1]}
 
 
+def test_a_small_batch_is_one_question(make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask = process.Process.ask
+
+    def noted(self: process.Process, name: str, *rest: Any) -> Any:
+        asked.append(name)
+        return ask(self, name, *rest)
+
+    monkeypatch.setattr(process.Process, "ask", noted)
+    stage = make({"handlers": [writing()], "batch": {"max_records": 2}}, processes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, range(5)))
+    stage.run(orders)
+    assert asked == ["configure", "open", *["decode_and_handle"] * 3]
+    assert stage.checkpoint() == Checkpoint(5)
+
+
+def test_what_is_called_off_before_its_question_is_not_lost(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing()]}, processes=1, lanes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, range(5)))
+    failures = stage.processors[0]._failures
+    answers = iter([False, True, True])
+    called_off = failures.called_off
+    failures.called_off = lambda work: next(answers, None) or called_off(work)  # type: ignore[method-assign]
+    stage.run(until=lambda: orders.finished_records == 5)
+    assert stage.ids("orders") == [[0, 100, 200, 300, 400]]
+    assert next(answers, None) is None, "it was called off"
+
+
 def test_what_waits_for_long_leaves_no_rows_in_its_process(make: Make, writing: Entry) -> None:
     stage = make({"handlers": [writing()]}, processes=1, lanes=1)
     orders = stage.unit("orders")

@@ -171,7 +171,7 @@ class NeverTwoAtOnce:
                 inside = {unit: who for unit, who in inside.items() if event["worker"] not in who}
             elif kind in ("start", "row", "end"):
                 unit = (event["handler"], event["table"])
-                who = (event["worker"], event["batch"], event.get("of"))
+                who = (event["worker"], event["batch"], event.get("process"))
                 if kind == "start" and unit in inside:
                     found.append(f"{who} began a batch of {unit[1]} while {inside[unit]} was inside")
                 elif kind != "start" and inside.get(unit) != who:

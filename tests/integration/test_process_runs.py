@@ -44,7 +44,7 @@ def test_processes_that_are_killed_lose_nothing_and_keep_the_order(make_stage: M
         stage.run.note_end_of(f"worker:{victim}")
     stage.wait_committed_to_the_end()
     assert worker.metric("binlane_lane_processes_ended_total") == 3
-    assert {event["worker"] for event in stage.run.rows()} != {worker.identity}
+    assert len({event["process"] for event in stage.run.rows()}) >= 4, "two, and those after the killed ones"
     assert worker.sigterm() == 0
     assert stage.committed() == stage.ends()
     stage.check(NothingLost(source.rows), TableOrder(), NothingTwiceButWhatRan())

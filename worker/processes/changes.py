@@ -41,18 +41,22 @@ class Held:
 class Reading:
     """A batch that a child decodes, again if the child has ended since."""
 
-    __slots__ = ("chunks", "ends", "held", "joined", "most_bytes", "numbers", "table")
+    __slots__ = ("chunks", "ends", "held", "joined", "most_bytes", "numbers", "passed", "promised", "table")
 
     def __init__(self, chunks: Sequence[Chunk], table: Table, most_bytes: int) -> None:
         self.chunks = chunks
         self.table = table
         """The table whose rules apply."""
         self.most_bytes = most_bytes
+        self.promised = True
+        """Nothing has decoded it yet."""
         self.held: Held | None = None
         self.ends: Sequence[int] = ()
         """For each record, the number of changes up to its end."""
         self.numbers: Sequence[int] | None = None
         """The index of each change in its record; None: all are 0."""
+        self.passed: Sequence[tuple[int, str]] = ()
+        """The undecodable records that were passed over: number and error."""
         self.joined: Collection[int] = ()
         """Places before which the changes may not be split."""
 

@@ -19,19 +19,6 @@ _KINDS: dict[str, type[Exception]] = {
 }
 
 
-class ProcessDied(Exception):
-    """A child process ended while it ran this batch alone: that is a failed attempt."""
-
-
-class ProcessAway(TargetUnavailable):
-    """The table's child process is being started. Or it ended while it ran several batches: each is tried
-    again alone, so that the one to blame is found. No attempt is used up."""
-
-    def __init__(self, reason: str, wait: float) -> None:
-        super().__init__(reason, retry_after=wait, others_go_on=True)
-        self.wait = wait
-
-
 class _Traceback(Exception):
     """The cause of an error from a child process. Its text is the traceback there."""
 

@@ -15,6 +15,7 @@ from worker.configuration import HandlerEntry
 from worker.observing import logs
 from worker.processes.batches import Batches
 from worker.processes.events import Events
+from worker.processes.faults import packed
 
 _Place = tuple[str, int, int]
 
@@ -55,11 +56,27 @@ class OpenedHandlers:
         handler.open(context)
         self._all[number] = handler
 
+    def decode_and_handle(
+        self, what: Sequence[Any], call: Sequence[Any]
+    ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        """Decode a batch and pass it to its handler. Returns the answer of `Batches.decode`, and the packed
+        error of the handler."""
+        answer = self._batches.decode(*what)
+        if answer is None or "ticket" not in answer:
+            return answer, None
+        total = self._batches.kept(answer["ticket"]).total
+        try:
+            if total:
+                self.handle(answer["ticket"], (0, total, 1), *call)
+        except BaseException as error:
+            return answer, packed(error)
+        return answer, None
+
     def handle(
         self,
-        number: int,
         ticket: int,
         piece: Sequence[int],
+        number: int,
         fields: Mapping[str, Any],
         traced: Sequence[Any] | None,
     ) -> None:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from handlers import Batch, Change, HandlerContext
 from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
+from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.formats.interface import Format, Record, UndecodableRecord
@@ -21,7 +22,7 @@ from worker.observing.logs import context
 from worker.processes.changes import ChangesElsewhere, Held, Reading
 from worker.processes.definitions import Noting, packed
 from worker.processes.events import Listener
-from worker.processes.faults import ProcessAway, ProcessDied
+from worker.processes.faults import unpacked
 from worker.processes.process import Process
 from worker.processes.slot import Slot
 from worker.units.chunk import Chunk
@@ -105,20 +106,19 @@ class Processes:
         reading, label = changes.reading, batch.table
         slot = self._slot(label)
         process = slot.process
-        held = reading.held
-        if held is None or held.process is not process:
-            held = self._read(reading, slot, process)
         if opening.number not in process.knows.handlers:
             self._reopen(slot, process, opening)
-        piece = changes.first, changes.end, batch.attempt
+        call = opening.number, context.get()(), _traced(batch, reading)
         several = any(chunk.barrier is not None for chunk in reading.chunks)
         try:
-            slot.ask(
-                label,
-                process,
-                "handle",
-                *(opening.number, held.ticket, piece, context.get()(), _traced(batch, reading)),
-            )
+            if reading.promised:
+                self._decode(reading, slot, process, call)
+            else:
+                held = reading.held
+                if held is None or held.process is not process:
+                    held = self._read(reading, slot, process)
+                piece = changes.first, changes.end, batch.attempt
+                slot.ask(label, process, "handle", held.ticket, piece, *call)
         except ProcessDied:
             raise
         except Exception as error:
@@ -148,7 +148,7 @@ class Processes:
         records = sum(len(chunk.messages) for chunk in reading.chunks)
         slot = self._slot(table.label)
         try:
-            found = self._read_first(reading, slot, undecodable)
+            found = self._read_first(reading, slot)
         except ProcessDied as died:
             with self._lock:
                 self._deaths[table.label] += 1
@@ -158,9 +158,22 @@ class Processes:
                     del self._deaths[table.label]
             fault = UndecodableRecord(f"the process that reads it ends: {died}")
             return Decoded([], [0] * (records // 2), fault)
-        if found is not None:
-            return found
-        self._deaths.pop(table.label, None)
+        return found or self._taken(reading, undecodable)
+
+    def promised(self, chunks: Iterable[Chunk], table: Table, most_bytes: int) -> Sequence[Change]:
+        return ChangesElsewhere(Reading(list(chunks), table, most_bytes), 0, 0)
+
+    def kept_promise(self, changes: Sequence[Change] | None, undecodable: Undecodable) -> Decoded | None:
+        if not isinstance(changes, ChangesElsewhere) or changes.reading.promised:
+            return None
+        return self._taken(changes.reading, undecodable)
+
+    def _taken(self, reading: Reading, undecodable: Undecodable) -> Decoded:
+        if reading.passed:
+            messages = [message for chunk in reading.chunks for message in chunk.messages]
+            for number, text in reading.passed:
+                undecodable(messages[number], UndecodableRecord(text))
+        self._deaths.pop(reading.table.label, None)
         total = reading.ends[-1] if reading.ends else 0
         return Decoded(ChangesElsewhere(reading, 0, total), reading.ends, None)
 
@@ -168,15 +181,11 @@ class Processes:
         if isinstance(changes, ChangesElsewhere):
             changes.reading.forget()
 
-    def _read_first(self, reading: Reading, slot: Slot, undecodable: Undecodable) -> Decoded | None:
+    def _read_first(self, reading: Reading, slot: Slot) -> Decoded | None:
         answer = self._decode(reading, slot, slot.process)
         if "fault" in answer:
             kind = ShownBehind if answer["shown"] else UndecodableRecord
             return Decoded([], [0] * answer["place"], kind(answer["fault"]))
-        if answer["passed"]:
-            messages = [message for chunk in reading.chunks for message in chunk.messages]
-            for number, text in answer["passed"]:
-                undecodable(messages[number], UndecodableRecord(text))
         return None
 
     def _read(self, reading: Reading, slot: Slot, process: Process) -> Held:
@@ -185,7 +194,10 @@ class Processes:
         assert reading.held is not None  # it had no fault before
         return reading.held
 
-    def _decode(self, reading: Reading, slot: Slot, process: Process) -> dict[str, Any]:
+    def _decode(
+        self, reading: Reading, slot: Slot, process: Process, call: tuple[Any, ...] | None = None
+    ) -> dict[str, Any]:
+        """`call`: of a handler with the whole batch, if it is decoded. Raises what the handler raises."""
         table = reading.table
         self._prepare(process)
         token = self._token(table)
@@ -194,12 +206,14 @@ class Processes:
             released.append(process.released.popleft())
         chunks = [_of_chunk(chunk) for chunk in reading.chunks]
         known = token in process.knows.tables
-        answer = None
+        answer = raised = None
         while answer is None:
             described = None if known else self._described(table)
-            answer = slot.ask(
-                table.label, process, "decode", token, described, reading.most_bytes, chunks, released
-            )
+            what = token, described, reading.most_bytes, chunks, released
+            if call is None:
+                answer = slot.ask(table.label, process, "decode", *what)
+            else:
+                answer, raised = slot.ask(table.label, process, "decode_and_handle", what, call)
             known, released = False, []
         process.knows.tables.add(token)
         found: dict[str, Any] = answer
@@ -208,6 +222,9 @@ class Processes:
             reading.held = Held(process, found["ticket"])
             reading.ends = range(1, count + 1) if found["ends"] is None else found["ends"]
             reading.numbers, reading.joined = found["numbers"], found["joined"]
+            reading.passed, reading.promised = found["passed"], False
+        if raised is not None:
+            raise unpacked(raised)
         return found
 
     # -- what a process must know first

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from handlers.logs import get_logger
-from worker.processes.faults import ProcessAway, ProcessDied
+from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.processes.process import Process
 
 log = get_logger("processes")

@@ -13,7 +13,7 @@ from handlers.logs import get_logger
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.circuit import BoundHandler
 from worker.attempts.retry_and_split import HandlerRun
-from worker.attempts.steps import Caller, MustHalt, MustWait, SetAside
+from worker.attempts.steps import Caller, MustHalt, MustWait, ProcessDied, SetAside
 from worker.attempts.table_pauses import Paused, TablePauses
 from worker.column_rules.plan import ShownBehind
 from worker.configuration.table_rules import OnFailure
@@ -21,7 +21,6 @@ from worker.dead_letters.writing import DeadLetters
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
-from worker.processes.faults import ProcessDied
 from worker.processing.slow_calls import RunningCalls, origin_of, record_of, record_origin
 from worker.units.table import routed
 from worker.units.work import Work

@@ -115,6 +115,8 @@ def stack_of(thread: int) -> str:
 def origin_of(work: Work, place: int) -> str:
     """Format the position of a decoded batch's change as `topic[partition] offset n row i`."""
     changes = work.changes or ()
+    if place == 0 and not changes:
+        return record_origin(work, 0)
     if place >= len(changes):
         return "its end"
     change = changes[place]

@@ -11,7 +11,7 @@ from handlers.api import positions_of
 from handlers.rows import borders, with_own_rows
 from offsets.stores.interface import CheckpointError
 from worker.attempts.retry_and_split import HandlerRun
-from worker.attempts.steps import SetAside
+from worker.attempts.steps import ProcessDied, SetAside
 from worker.configuration import TableRule
 from worker.formats.decoding import SMALL
 from worker.formats.interface import Record, UndecodableRecord
@@ -40,6 +40,8 @@ class Work:
         "most_bytes",
         "orders",
         "parked",
+        "promised",
+        "raised",
         "records",
         "ruled_by",
         "runs",
@@ -79,6 +81,10 @@ class Work:
         """A handler given by import path has the rows themselves, and may have modified them."""
         self.tried_again = False
         """It was decoded again because of that: from then on handlers get copies."""
+        self.promised = False
+        """Its first call decodes it."""
+        self.raised: BaseException | None = None
+        """The error of its first call, if its child process ended then."""
         self.most_bytes = SMALL
         self.parked = False
         """Some of its records are in files: `load` it first."""
@@ -193,7 +199,7 @@ class Work:
         self, undecodable: Undecodable, most_bytes: int = SMALL
     ) -> tuple[int, UndecodableRecord] | None:
         """Decode all records. See `decoded`: returns (the place of the record where it ended, the error)."""
-        self.most_bytes = most_bytes
+        self.most_bytes, self.promised = most_bytes, False
         elsewhere: Elsewhere | None = self.table.elsewhere
         decode = decoded if elsewhere is None else elsewhere.decoded
         changes, ends, fault = decode(self.chunks, self.ruled_by, undecodable, most_bytes)
@@ -203,6 +209,28 @@ class Work:
         self.changes, self.ends = tuple(changes) if elsewhere is None else changes, ends
         self.decoded_by = elsewhere
         return None
+
+    def promise(self, most_bytes: int) -> None:
+        """Let its first call decode it, too, in its table's child process: one question instead of two."""
+        elsewhere: Elsewhere = self.table.elsewhere
+        self.most_bytes, self.decoded_by = most_bytes, elsewhere
+        self.changes, self.promised = elsewhere.promised(self.chunks, self.ruled_by, most_bytes), True
+
+    def keep_promise(self, undecodable: Undecodable, raised: BaseException | None) -> bool:
+        """Return whether that call has decoded it. If not, it must be decoded without a call.
+
+        `raised`: what the call raised: the error of the first attempt, if the process ended then."""
+        found = None if self.decoded_by is None else self.decoded_by.kept_promise(self.changes, undecodable)
+        self.promised = False
+        if found is None:
+            self.changes, self.raised = None, raised if isinstance(raised, ProcessDied) else None
+            return False
+        self.changes, self.ends, _ = found
+        return True
+
+    def take_raised(self) -> BaseException | None:
+        raised, self.raised = self.raised, None
+        return raised
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
         """Return the changes from `first` up to `end` as a handler gets them."""
