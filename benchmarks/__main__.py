@@ -17,6 +17,7 @@ from rich.console import Console
 from benchmarks import (
     backlog,
     columns,
+    cores,
     crash,
     debezium_rates,
     decode,
@@ -60,6 +61,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "key_table": key_table.run,
     "sleeping": sleeping.run,
     "row_order": row_order.run,
+    "cores": cores.run,
     "sql": sql.run,
     "crash": crash.run,
     "backlog": backlog.run,

@@ -11,7 +11,7 @@ from benchmarks.tally import FIRST, LAST, RECORDS, SLEPT, Tally
 from benchmarks.topics import micros
 from handlers import Batch, Handler
 
-__all__ = ["Reading", "Refusing", "Sleeping", "Slow", "Stuck"]
+__all__ = ["Reading", "Refusing", "Sleeping", "Slow", "Stuck", "Working"]
 
 
 class _Tallying(Handler):
@@ -42,6 +42,25 @@ class Reading(_Tallying):
         for change in batch.changes:
             if change.after is None:
                 raise ValueError(f"a row without its columns at offset {change.offset}")
+        self._count(row, batch.records)
+
+
+class Working(_Tallying):
+    """Use CPU in Python for every row: `micros` microseconds of the thread's own time."""
+
+    def __init__(self, *, tally: str, micros: int) -> None:
+        super().__init__(tally=tally)
+        self._nanoseconds = micros * 1000
+
+    def handle(self, batch: Batch) -> None:
+        row = self._row()
+        end = time.thread_time_ns()
+        for change in batch.changes:
+            end += self._nanoseconds
+            total = 0
+            while time.thread_time_ns() < end:
+                for value in (change.after or {}).values():
+                    total += len(str(value))
         self._count(row, batch.records)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["BenchmarkError", "child", "ended", "peak_rss_kib"]
+__all__ = ["BenchmarkError", "child", "children_of", "cpu_seconds", "ended", "peak_rss_kib"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # Loaded before any fork: the child of a process with threads may call no more than this.
@@ -54,6 +54,19 @@ def peak_rss_kib(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) if found else 0
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the process's children. Each is listed by the thread that made it, or by another one."""
+    lists = [task / "children" for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [int(one) for each in lists for one in each.read_text(encoding="ascii").split()]
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads (proc(5): fields 14 and 15), in steps of 10 ms."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    fields = stat.rpartition(")")[2].split()  # from field 3, because the name before it may contain anything
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -1,11 +1,14 @@
 """Figures that handlers write while they run, in a memory-mapped file. They survive kill -9.
 
-Every thread of the worker has its own row, so counting needs no lock. The reader adds up the rows.
+Every thread of the worker and of its child processes has its own row, so counting needs no lock. The reader
+adds up the rows.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +20,9 @@ _WIDTH = 8  # 64-bit integers a row; the first row is the header
 FIRST, LAST, RECORDS, SLEPT = range(4)
 """Columns of a thread's row: monotonic ns, monotonic ns, records, ns."""
 
-_ROWS, _CPU_AT_FIRST, _OUT_OF_ORDER, _OVERLAPS, _INSIDE, _PEAK = range(6)
+_OUT_OF_ORDER, _OVERLAPS, _PEAK = range(4, 7)
+"""Columns of a process's row."""
+_ROWS, _CPU_AT_FIRST = range(2)
 
 
 @dataclass(frozen=True)
@@ -50,30 +55,40 @@ class Tally:
                 file.truncate(size)
         with Path(path).open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), size)
+            self._file = os.dup(file.fileno())
         self.cells = memoryview(self._map).cast("q")
-        # Guards the header row.
         self._lock = threading.Lock()
+        """Guards the header among threads, as the file's lock does among processes."""
+        self._counting = threading.Lock()
+        """Guards this process's row."""
+        self._own = 0
+        self._inside = 0
 
     def join(self, cpu_ns: int) -> int:
-        """Return the calling thread's row: the place of its first cell in `cells`."""
+        """Return a new row: the place of its first cell in `cells`."""
         with self._lock:
-            self.cells[_ROWS] += 1
-            if not self.cells[_CPU_AT_FIRST]:
-                self.cells[_CPU_AT_FIRST] = cpu_ns
-            return self.cells[_ROWS] * _WIDTH
+            fcntl.lockf(self._file, fcntl.LOCK_EX)
+            try:
+                self.cells[_ROWS] += 1
+                if not self.cells[_CPU_AT_FIRST]:
+                    self.cells[_CPU_AT_FIRST] = cpu_ns
+                return self.cells[_ROWS] * _WIDTH
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def enter(self, overlap: bool) -> None:
         """Note that a batch begins. `overlap`: another batch of its table is running."""
-        with self._lock:
-            self.cells[_OVERLAPS] += overlap
-            self.cells[_INSIDE] += 1
-            self.cells[_PEAK] = max(self.cells[_PEAK], self.cells[_INSIDE])
+        with self._counting:
+            row = self._own = self._own or self.join(0)
+            self.cells[row + _OVERLAPS] += overlap
+            self._inside += 1
+            self.cells[row + _PEAK] = max(self.cells[row + _PEAK], self._inside)
 
     def leave(self, out_of_order: int) -> None:
         """Note that a batch ends, with the number of its records out of order."""
-        with self._lock:
-            self.cells[_OUT_OF_ORDER] += out_of_order
-            self.cells[_INSIDE] -= 1
+        with self._counting:
+            self.cells[self._own + _OUT_OF_ORDER] += out_of_order
+            self._inside -= 1
 
     def totals(self) -> Totals:
         """All figures so far; zeros before the first record."""
@@ -85,7 +100,7 @@ class Tally:
             records=sum(cells[row + RECORDS] for row in rows),
             slept_seconds=sum(cells[row + SLEPT] for row in rows) / 1e9,
             cpu_at_first=cells[_CPU_AT_FIRST] / 1e9,
-            out_of_order=cells[_OUT_OF_ORDER],
-            overlaps=cells[_OVERLAPS],
-            peak_parallel=cells[_PEAK],
+            out_of_order=sum(cells[row + _OUT_OF_ORDER] for row in rows),
+            overlaps=sum(cells[row + _OVERLAPS] for row in rows),
+            peak_parallel=sum(cells[row + _PEAK] for row in rows),
         )

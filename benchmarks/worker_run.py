@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import yaml
 
-from benchmarks.processes import BenchmarkError, child, ended, peak_rss_kib
+from benchmarks.processes import BenchmarkError, child, children_of, cpu_seconds, ended, peak_rss_kib
 from benchmarks.tally import Tally, Totals
 
 __all__ = ["Outcome", "WorkerRun", "binlane_command", "running_worker"]
@@ -39,6 +39,12 @@ class Outcome:
     """From the start of the process to the last record handled."""
     rss_kib: int
     """Peak resident memory."""
+    all_cpu_seconds: float
+    """As `cpu_seconds`, with its child processes."""
+    child_rss_kib: int
+    """Peak resident memory of the largest child process."""
+    wall_seconds: float
+    """Since the start of the process."""
 
     @property
     def records(self) -> int:
@@ -67,6 +73,7 @@ class WorkerRun:
         self.process = process
         self.tally = tally
         self._log = log
+        self._begun = time.monotonic()
 
     def wait_for(self, records: int, limit: float) -> Outcome:
         """Wait until `records` are handled, for at most `limit` seconds.
@@ -84,19 +91,21 @@ class WorkerRun:
 
     def outcome(self, ok: bool = True) -> Outcome:
         """Figures so far."""
-        return Outcome(ok, self.tally.totals(), self._cpu_seconds(), self.peak_rss_kib())
+        own, children = self.process.pid, children_of(self.process.pid)
+        cpu = cpu_seconds(own)
+        return Outcome(
+            ok,
+            self.tally.totals(),
+            cpu,
+            self.peak_rss_kib(),
+            all_cpu_seconds=cpu + sum(map(cpu_seconds, children)),
+            child_rss_kib=max(map(peak_rss_kib, children), default=0),
+            wall_seconds=time.monotonic() - self._begun,
+        )
 
     def peak_rss_kib(self) -> int:
         """Peak resident memory so far, as the kernel reports it."""
         return peak_rss_kib(self.process.pid)
-
-    def _cpu_seconds(self) -> float:
-        """User and system time of all threads (proc(5): fields 14 and 15), in steps of 10 ms."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
-        fields = stat.rpartition(")")[
-            2
-        ].split()  # from field 3, because the name before it may contain anything
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def status(self) -> dict[str, Any]:
         """`/api/status`. Raises BenchmarkError if the worker does not log where it listens."""

@@ -247,6 +247,10 @@ class Handler:
     """Options that name a function (`package.module:function`), with the names of its arguments. `binlane
     check` reports a function that does not exist or does not accept these arguments."""
 
+    in_worker: ClassVar[bool] = False
+    """With `lanes.processes`, each child process has its own object. True: only the worker itself has one,
+    for example because it shares memory with other handlers."""
+
     close_timeout: float = 30.0
     """Seconds that `close` may take. After that, a stopping worker ends with exit code 1."""
 
@@ -254,6 +258,11 @@ class Handler:
         if options:
             found = ", ".join(sorted(options))
             raise TypeError(f"{type(self).__name__} takes no options, found: {found}")
+
+    @classmethod
+    def stays(cls, options: Mapping[str, Any]) -> bool:
+        """Whether a handler with these options must be in the worker. Default: `in_worker`."""
+        return cls.in_worker
 
     def open(self, context: HandlerContext) -> None:
         """Called once, before the first batch. The worker stops if it raises, or if it takes longer than

@@ -79,6 +79,7 @@ class FilesHandler(Handler):
     Batches of different tables are written in parallel: only the list of tables has a common lock."""
 
     options_model: ClassVar[type[FilesOptions]] = FilesOptions
+    in_worker: ClassVar[bool] = True  # its start finishes files that another process may be writing
 
     def __init__(self, **options: Any) -> None:
         self._options = FilesOptions.model_validate(options)

@@ -23,6 +23,7 @@ class SparkHandler(Handler):
 
     options_model: ClassVar[type[SparkOptions]] = SparkOptions
     function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {"function": ("frame", "batch")}
+    in_worker: ClassVar[bool] = True  # one Spark for all tables
 
     def __init__(self, **options: Any) -> None:
         self._options = SparkOptions.model_validate(options)

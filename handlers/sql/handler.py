@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
@@ -62,6 +62,11 @@ class SqlHandler(Handler):
         self._engine: sa.Engine | None = None
         self._applier: Applier | None = None
         self._passing_over: PassingOver | None = None
+
+    @classmethod
+    def stays(cls, options: Mapping[str, Any]) -> bool:
+        """A file of DuckDB is open in one process, and one of SQLite has one writer at a time."""
+        return str(options.get("url", "")).startswith(("duckdb", "sqlite"))
 
     def open(self, context: HandlerContext) -> None:
         """Connect, and create the table of marks if it does not exist.

@@ -163,15 +163,15 @@ class NeverTwoAtOnce:
     """At no time two batches of a table are inside a handler, in whichever processes."""
 
     def broken(self, events: Sequence[Event]) -> list[str]:
-        inside: dict[tuple[str, str], tuple[str, int]] = {}
+        inside: dict[tuple[str, str], tuple[str, int, str | None]] = {}
         found = []
         for event in events:
             kind = event["event"]
             if kind == "gone":
-                inside = {unit: who for unit, who in inside.items() if who[0] != event["worker"]}
+                inside = {unit: who for unit, who in inside.items() if event["worker"] not in who}
             elif kind in ("start", "row", "end"):
                 unit = (event["handler"], event["table"])
-                who = (event["worker"], event["batch"])
+                who = (event["worker"], event["batch"], event.get("process"))
                 if kind == "start" and unit in inside:
                     found.append(f"{who} began a batch of {unit[1]} while {inside[unit]} was inside")
                 elif kind != "start" and inside.get(unit) != who:

@@ -6,7 +6,8 @@ is the order of the events, across processes.
 Lines: {"event": "start" | "row" | "end", "worker": name:pid, "handler", "table", "batch"} and, of a row,
 "topic", "partition", "offset", "index", "op", "id" (the row's column `id`), "seq" (its column `seq`, or the
 number in a statement's comment `seq n`; None where it has none); of an end "ok"; of a start "attempt" and
-"records". Each has the "thread". With order by row each of them has the "shard".
+"records". Each has the "thread". In a child process of a worker, each has also its own "process".
+With order by row each of them has the "shard".
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import itertools
 import json
 import os
 import re
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -30,12 +32,15 @@ class EventLines(Handler, ABC):
 
     def __init__(self, file: str) -> None:
         self._out = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._batches = itertools.count()
+        self._batches = itertools.count(os.getpid() << 24)  # one of another process has other numbers
         self._names: dict[str, Any] = {}
         self._lock = threading.Lock()  # guards the counter of batches
 
     def open(self, context: HandlerContext) -> None:
         self._names = {"worker": f"{context.worker}:{os.getpid()}", "handler": context.handler}
+        if "worker.processes.child" in sys.modules:
+            self._names["process"] = self._names["worker"]
+            self._names["worker"] = f"{context.worker}:{os.getppid()}"
         self._write(event="open")
 
     def handle(self, batch: Batch) -> None:
@@ -74,7 +79,10 @@ class EventLines(Handler, ABC):
             )
 
     def _write(self, **line: Any) -> None:
-        line = {**line, **self._names, "thread": threading.current_thread().name}
+        thread = threading.current_thread().name
+        if "process" in self._names:
+            thread = f"{os.getpid()}:{thread}"
+        line = {**line, **self._names, "thread": thread}
         os.write(self._out, json.dumps(line).encode() + b"\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,18 @@ from integration.source import Source
 
 __all__ = ["Stage"]
 
+PROCESSES = int(os.environ.get("BINLANE_TEST_PROCESSES", "0"))
+"""`lanes.processes` of all workers, unless a test says otherwise: its promises hold with 0 and with 2."""
+
 
 class Stage:
     """One topic and one consumer group; every worker records into the same run."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, partitions: int, folder: Path) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, partitions: int, folder: Path, processes: int = PROCESSES
+    ) -> None:
+        """`processes`: `lanes.processes` of its workers."""
+        self.processes = processes
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self.group = f"{topic}-group"
@@ -77,6 +85,10 @@ class Stage:
             "logging": {"format": "json"},
         }
         config.update(sections)
+        if config["lanes"].get("order_by") == "row" or config["kafka"].get("ddl_topics"):
+            config["lanes"].pop("processes", None)
+        else:
+            config["lanes"] = {"processes": self.processes, **config["lanes"]}
         worker = WorkerProcess(self.folder / name, config, self.run)
         self.workers.append(worker)
         return worker

@@ -30,6 +30,8 @@ class Merging(Handler):
         if any(change.after["seq"] == 9 for change in batch.changes):
             self.gone.set()
 
+    in_worker = True  # it asks for its worker's partitions
+
     def close(self) -> None:
         (self.context.folder / "closed_with").write_text(str(len(self.context.partitions())))
 

@@ -183,7 +183,7 @@ def test_a_handler_that_cannot_open_changes_nothing(stage: Stage, tmp_path: Path
 def test_what_cannot_change_says_so_and_the_rest_is_taken_over(stage: Stage) -> None:
     worker = stage.worker().start()
     kafka = {**worker.config["kafka"], "group_id": "another"}
-    rewrite(worker, kafka=kafka, lanes={"count": 2})
+    rewrite(worker, kafka=kafka, lanes={**worker.config["lanes"], "count": 2})
     eventually(lambda: worker.logged("reload_needs_restart"), what="it is told right behind that")
     assert worker.logged("reload_needs_restart")[0]["keys"] == ["kafka.group_id"]
     assert worker.logged("reloaded")[0]["changed"] == ["lanes.count"]

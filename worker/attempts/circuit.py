@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from handlers import Handler
 from worker.attempts.limit import Limit
@@ -173,6 +173,8 @@ class BoundHandler:
     circuit: Circuit = field(default_factory=Circuit)
     """The target's circuit, shared by all tables of the handler."""
     limit: Limit = field(default_factory=Limit)
+    elsewhere: Any = None
+    """The child processes that run it (see worker/processes). None: the worker's own threads do."""
 
     def of(self, lane: int) -> Handler:
         return self.objects[lane if len(self.objects) > 1 else 0]

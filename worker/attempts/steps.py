@@ -6,7 +6,7 @@ import threading
 from enum import Enum
 from typing import Literal, Protocol, TypeVar
 
-from handlers import Batch, Handler
+from handlers import Batch, Handler, TargetUnavailable
 from worker.attempts.limit import Limit
 from worker.configuration import TableRule
 
@@ -36,6 +36,19 @@ class MustWait(Exception):
     def __init__(self, reason: str, wait: float) -> None:
         """`wait`: seconds."""
         super().__init__(reason)
+        self.wait = wait
+
+
+class ProcessDied(Exception):
+    """A child process ended while it ran this batch alone: that is a failed attempt."""
+
+
+class ProcessAway(TargetUnavailable):
+    """The table's child process is being started. Or it ended while it ran several batches: each is tried
+    again alone, so that the one to blame is found. No attempt is used up."""
+
+    def __init__(self, reason: str, wait: float) -> None:
+        super().__init__(reason, retry_after=wait, others_go_on=True)
         self.wait = wait
 
 

@@ -21,10 +21,11 @@ def formats_of(
     patience: float | None = COMMAND_SECONDS,
     rebuilt: Callable[[], object] = lambda: None,
     present: Callable[[], Configuration] | None = None,
+    wrapped: Callable[[Format], Format] = lambda own: own,
 ) -> FormatChoice:
     """Create the readers. `patience`: seconds that a record waits for its schema while the registry is down;
     None: without limit. `rebuilt` is called when a dropped schema is compiled again. `present` returns
-    the configuration whose `tables` count, if they may change."""
+    the configuration whose `tables` count, if they may change. `wrapped` may put each reader into another."""
     schemas, settings = None, configuration.schema_registry
     if settings is not None:
         # Imported here because only configurations with a registry need its client.
@@ -43,7 +44,7 @@ def formats_of(
                     raise  # all others are about following it
 
     def gathered(own: Format) -> Format:
-        return Gathered(own, configuration.databases, refuse) if configuration.databases else own
+        return wrapped(Gathered(own, configuration.databases, refuse) if configuration.databases else own)
 
     return FormatChoice(
         configuration.format, configuration.json_layout, configuration.debezium, schemas, gathered

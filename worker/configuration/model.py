@@ -133,6 +133,10 @@ class Configuration(Section):
         object.__setattr__(self, "tables", complete)
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process, which does not get the texts to redact."""
+        return _made_again, (dict(self.__dict__), self.model_fields_set, self._path)
+
     @property
     def path(self) -> Path:
         """The file of this configuration."""
@@ -173,6 +177,12 @@ class Configuration(Section):
         """Return the first rule that matches `table` ("database.table"), or the rule of the table that it
         replaces (see `ghost_tables`). None: the table is skipped."""
         return _rule_of(self.tables, table)
+
+
+def _made_again(values: dict[str, Any], given: set[str], path: Path) -> Configuration:
+    made: Any = Configuration.model_construct(given, **values)
+    made._complete_tables()
+    return made.read_from(path, Secrets())  # type: ignore[no-any-return]
 
 
 def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False) -> TableRule | None:

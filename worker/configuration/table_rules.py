@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
@@ -147,6 +148,10 @@ class TableRule(Section):
     def model_post_init(self, _context: object, /) -> None:
         """Prepare the pattern once, because `matches` is called for every new table."""
         self._matches = table_matcher(self.match)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process. `Configuration` makes its column rules again."""
+        return partial(TableRule.model_construct, self.model_fields_set, **self.__dict__), ()
 
     @model_validator(mode="after")
     def _marks_have_a_place(self) -> Self:

@@ -127,7 +127,7 @@ def written(lot: ParkingLot, what: Parkable) -> Parked:
         first -= 1
         size += what.chunks[first].bytes
     try:
-        if work is not None and not work.lent:
+        if work is not None and not work.lent and work.decoded_by is None:
             try:
                 changes = work.changes, _changes(lot, unit, work)
             except OSError:

@@ -39,6 +39,7 @@ _COUNTED = (
     "binlane_records_skipped_total",
     "binlane_handler_failures_total",
     "binlane_transactions_cut_total",
+    "binlane_lane_processes_ended_total",
     "binlane_unblocked_records_total",
     "binlane_backpressure_seconds_total",
     "binlane_commits_total",

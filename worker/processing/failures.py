@@ -13,7 +13,7 @@ from handlers.logs import get_logger
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.circuit import BoundHandler
 from worker.attempts.retry_and_split import HandlerRun
-from worker.attempts.steps import Caller, MustHalt, MustWait, SetAside
+from worker.attempts.steps import Caller, MustHalt, MustWait, ProcessDied, SetAside
 from worker.attempts.table_pauses import Paused, TablePauses
 from worker.column_rules.plan import ShownBehind
 from worker.configuration.table_rules import OnFailure
@@ -198,7 +198,7 @@ class Failures:
         attempt = max(run.attempt for run in failing) - 1
         self._metrics.count("binlane_retries_total", table)
         # Errors of built-in handlers say where and why. For other errors, log the traceback once.
-        is_told = type(error).__module__.partition(".")[0] == "handlers"
+        is_told = type(error).__module__.partition(".")[0] == "handlers" or isinstance(error, ProcessDied)
         log.warning(
             "batch_failed",
             table=table,

@@ -11,7 +11,7 @@ from handlers import StopWorker
 from handlers.loading.user_code import refuse_unrun
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.retry_and_split import HandlerRun
-from worker.attempts.steps import MustHalt, MustWait, Step
+from worker.attempts.steps import MustHalt, MustWait, ProcessAway, Step
 from worker.attempts.table_pauses import Paused
 from worker.lanes.lanes import Lanes
 from worker.observing.meters import HandlerTimes
@@ -24,7 +24,14 @@ from worker.units.work import Work
 
 _MOST_HANDLERS = 64  # of one table at once; threads are only made when needed
 
+_PROMISED_BYTES = 128 << 10
+"""The most bytes of a batch whose first call decodes it, too. That takes about a millisecond."""
+
 Outcome = tuple[HandlerRun, Step]
+
+
+class _NotDecoded(Exception):
+    """The first call of a batch was not made, because it could not be decoded."""
 
 
 class Processor(threading.Thread):
@@ -89,7 +96,7 @@ class Processor(threading.Thread):
             work.load()
         if not work.table.handlers:
             return self._bury_all(work)
-        if not work.runs:
+        if not work.runs and not self._promise(work):
             prepared = self._decoded(work)
             if prepared is None or prepared.finished == prepared.records:
                 return prepared
@@ -98,6 +105,18 @@ class Processor(threading.Thread):
                 self._spread(work)
                 return None
         return self._handle(work)
+
+    def _promise(self, work: Work) -> bool:
+        """Whether its first call decodes it, too. Only small batches: a call may start as long after this."""
+        table = work.table
+        if table.elsewhere is None or work.decoded_by is not None or not table.sole:
+            return False
+        [bound] = table.handlers
+        waits = bound.limit.rule is not None or not bound.circuit.closed
+        if waits or work.bytes > _PROMISED_BYTES or work.orders or work.continues:
+            return False
+        work.promise(self._lanes.seen.most_decoded)
+        return True
 
     def _called_off(self, work: Work) -> bool:
         """Whether it must not start. It is then put back."""
@@ -113,7 +132,14 @@ class Processor(threading.Thread):
         # Decoding may have taken a while.
         alone = work.table.sole and not work.runs and not self._failures.called_off(work)
         try:
-            outcomes = self._try_alone(work) if alone else self._step(work)
+            outcomes = self._try_alone(work) if alone else self._step_decoded(work)
+        except _NotDecoded:
+            prepared = self._decoded(work)
+            return (
+                prepared
+                if prepared is None or prepared.finished == prepared.records
+                else self._handle(prepared)
+            )
         except StopWorker as error:
             # Halted, not put back: otherwise another lane would start it again before the worker stops.
             self._lanes.halt(self._number, work, describe(error))
@@ -142,7 +168,11 @@ class Processor(threading.Thread):
         If the result is finished, it was only the bad record, which is now a dead letter."""
         if work.continues:
             self._failures.transaction_cut(work)
-        found = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
+        try:
+            found = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
+        except ProcessAway as away:
+            self._give_back(work, away.wait, text_of(away), blocked=True)
+            return None
         if found is None:
             return work
         place, fault = found
@@ -150,9 +180,7 @@ class Processor(threading.Thread):
             # Records before the bad one are handled first. The rest has its turn then.
             if work.table.whole:
                 place = work.whole_records(place) or place
-            work = self._lanes.shorten(self._number, work, place)
-            work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
-            return work
+            return self._decoded(self._lanes.shorten(self._number, work, place))
         if not self._failures.buries(fault) and work.orders.get(0) is None:
             self._halt(work, record_origin(work, 0), f"undecodable record: {fault}")
             return None
@@ -184,27 +212,34 @@ class Processor(threading.Thread):
 
     def _try_alone(self, work: Work) -> list[Outcome] | None:
         """Make the first call of a table's only handler, at the least cost. None: it succeeded."""
-        if not work.total:
+        promised = work.promised
+        if not work.total and not promised:
             return None
         bound = work.table.handlers[0]
         if bound.limit.rule is not None:
             return self._step(work)
         turn, wait = bound.circuit.admit()
         if wait > 0:
+            if promised:
+                raise _NotDecoded
             return self._step(work)
         handler = bound.of(self._number)
-        raised = None
-        begin = self._clock()
-        self._begin_call(bound.name, work, 0, begin, 1)
-        try:
-            answer: object = handler.handle(work.batch(0, work.total, 1))  # type: ignore[func-returns-value]
-            if answer is not None:
-                refuse_unrun(answer, handler)
-        except BaseException as error:
-            raised = error
-        finally:
-            self._end_call()
-            self._times.observe(bound.name, self._clock() - begin)
+        raised = work.take_raised()
+        if raised is None:
+            begin = self._clock()
+            self._begin_call(bound.name, work, 0, begin, 1)
+            try:
+                answer: object = handler.handle(work.batch(0, work.total, 1))  # type: ignore[func-returns-value]
+                if answer is not None:
+                    refuse_unrun(answer, handler)
+            except BaseException as error:
+                raised = error
+            finally:
+                self._end_call()
+                self._times.observe(bound.name, self._clock() - begin)
+        if promised and not work.keep_promise(self._failures.passes_over, raised):
+            bound.circuit.not_called(turn)
+            raise _NotDecoded
         if raised is None:
             self._failures.answered(bound, turn)
             return None
@@ -217,6 +252,11 @@ class Processor(threading.Thread):
             raised = None  # otherwise, it and this frame would keep each other alive
             self._count(run)
         return [(run, step)]
+
+    def _step_decoded(self, work: Work) -> list[Outcome]:
+        if work.promised:
+            raise _NotDecoded
+        return self._step(work)
 
     def _step(self, work: Work) -> list[Outcome]:
         """Let every unfinished handler continue, in parallel, and wait for all of them."""

@@ -14,6 +14,7 @@ from typing import Any
 from handlers.logs import get_logger
 from worker.formats.interface import Record
 from worker.observing.logs import context
+from worker.processes.process import stack_beyond
 from worker.units.work import Work
 
 log = get_logger("slow_calls")
@@ -108,12 +109,14 @@ class SlowCalls:
 def stack_of(thread: int) -> str:
     """Return the thread's stack, the innermost call last. Empty: it has ended."""
     frame = sys._current_frames().get(thread)
-    return "".join(traceback.format_stack(frame)) if frame is not None else ""
+    return "".join(traceback.format_stack(frame)) + stack_beyond(thread) if frame is not None else ""
 
 
 def origin_of(work: Work, place: int) -> str:
     """Format the position of a decoded batch's change as `topic[partition] offset n row i`."""
     changes = work.changes or ()
+    if place == 0 and not changes:
+        return record_origin(work, 0)
     if place >= len(changes):
         return "its end"
     change = changes[place]

@@ -62,6 +62,9 @@ class TracedProcessor(Processor):
             trace.narrowed(prepared.chunks, prepared.records)
         return prepared
 
+    def _promise(self, work: Work) -> bool:
+        return False
+
     def _try_alone(self, work: Work) -> list[Outcome] | None:
         return self._step(work)  # each call goes through the failures, which trace it
 

@@ -46,6 +46,7 @@ from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts
 from worker.partitions.whole_share import WholeShare
+from worker.processes.processes import Processes
 from worker.processing.failures import FailureRules
 from worker.processing.slow_calls import RunningCalls
 from worker.processing.traced import processors, saved, tracing_of
@@ -80,8 +81,19 @@ class Components:
         self.metrics = Metrics()
         self.tracing = tracing_of(configuration, self.metrics)
         self.assignments = Assignments()
+        self.processes = None
+        if lanes.processes:
+            self.processes = Processes(
+                configuration,
+                metrics=self.metrics.handlers,
+                fail=fail,
+                rebuilt=partial(self.metrics.count, "binlane_schemas_rebuilt_total"),
+                ready=lambda: self.lanes.unblock(),  # noqa: PLW0108 - made later
+                ended=partial(self.metrics.count, "binlane_lane_processes_ended_total"),
+            )
         self.handlers = HandlerSet(
             configuration,
+            processes=self.processes,
             fail=fail,
             metrics=self.metrics.handlers,
             partitions=lambda: [assignment.partition for assignment in self.assignments.current()],
@@ -148,7 +160,11 @@ class Components:
         )
         rebuilt = partial(self.metrics.count, "binlane_schemas_rebuilt_total")
         formats = formats_of(
-            configuration, patience=None, rebuilt=rebuilt, present=lambda: self.book.configuration
+            configuration,
+            patience=None,
+            rebuilt=rebuilt,
+            present=lambda: self.book.configuration,
+            **({} if self.processes is None else {"wrapped": self.processes.noting}),
         )
         self.registry = None if formats.schemas is None else Circuit(clock)
         if formats.schemas is not None and self.registry is not None:

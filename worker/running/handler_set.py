@@ -10,18 +10,19 @@ from typing import Any
 
 from handlers import Handler, TargetUnavailable
 from handlers.hanging_calls import Bounded, GivenUp
-from handlers.loading.registry import BUILT_IN, create
+from handlers.loading.registry import BUILT_IN
 from handlers.logs import get_logger
 from handlers.metrics import NO_METRICS, HandlerMetrics
 from worker.attempts.backoff import describe
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.processes.processes import Processes
 from worker.running.open_handlers import (
     LONGEST_CLOSE,
     BoundRule,
     HandlerPlan,
+    Making,
     OpenHandler,
-    bind,
     close_all,
     close_timeout,
     handles,
@@ -63,11 +64,13 @@ class HandlerSet:
     partitions: Callable[[], Collection[tuple[str, int]]] | None = None
     stopping: Callable[[], bool] | None = None
     """Passed to handlers that `open` opens."""
+    processes: Processes | None = None
+    """None: all handlers are in this process."""
 
     def __post_init__(self) -> None:
         """Make the configured handlers. Raises HandlerTypeError and OptionsError."""
         self._rules = [
-            BoundRule(rule, [bind(self.configuration, entry) for entry in rule.handlers])
+            BoundRule(rule, [self._making(self.configuration, rule).bind(entry) for entry in rule.handlers])
             for rule in self.configuration.tables
         ]
         self._opened: list[OpenHandler] = []
@@ -111,7 +114,9 @@ class HandlerSet:
         free = [(entry, bound) for known in self._rules for entry, bound in pairs(known)]
         try:
             for rule in configuration.tables:
-                plan.rules.append(BoundRule(rule, [self._take(plan, entry, free) for entry in rule.handlers]))
+                making = self._making(configuration, rule)
+                bound = [self._take(plan, making, entry, free) for entry in rule.handlers]
+                plan.rules.append(BoundRule(rule, bound))
         except Exception:
             close_all(plan.opened)
             raise
@@ -137,6 +142,8 @@ class HandlerSet:
                 bound.limit.change(entry.limit)
         self._rules = plan.rules
         self.configuration = plan.configuration
+        if self.processes is not None:
+            self.processes.adopt(plan.configuration)
         self._opened += plan.opened
         self._plan = HandlerPlan(plan.configuration)
 
@@ -204,25 +211,34 @@ class HandlerSet:
             except TimeoutError as error:
                 clean = False
                 log.error("handler_close_failed", error=describe(error))
+        if self.processes is not None:
+            self.processes.close()
         return clean
 
+    def _making(self, configuration: Configuration, rule: TableRule) -> Making:
+        return Making(configuration, rule, self.processes)
+
     def _take(
-        self, plan: HandlerPlan, entry: HandlerEntry, free: list[tuple[HandlerEntry, BoundHandler]]
+        self,
+        plan: HandlerPlan,
+        making: Making,
+        entry: HandlerEntry,
+        free: list[tuple[HandlerEntry, BoundHandler]],
     ) -> BoundHandler:
         for place, (known, bound) in enumerate(free):
-            if known.is_like(entry):
+            if known.is_like(entry) and bound.elsewhere is making.elsewhere:
                 del free[place]
-                self._grow(plan, entry, bound)
+                self._grow(plan, making, entry, bound)
                 return bound
-        bound = bind(plan.configuration, entry)
+        bound = making.bind(entry)
         self._open(plan, entry, bound.objects, 0)
         return bound
 
-    def _grow(self, plan: HandlerPlan, entry: HandlerEntry, bound: BoundHandler) -> None:
+    def _grow(self, plan: HandlerPlan, making: Making, entry: HandlerEntry, bound: BoundHandler) -> None:
         have, wanted = len(bound.objects), plan.configuration.lanes.count
         if not bound.objects[0].per_lane or have >= wanted:
             return
-        more = tuple(create(entry, plan.configuration.folder) for _ in range(wanted - have))
+        more = tuple(making.make(entry) for _ in range(wanted - have))
         self._open(plan, entry, more, have)
         plan.grown.append((bound, more))
 

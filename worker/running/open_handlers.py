@@ -7,17 +7,19 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from handlers import Handler
 from handlers.hanging_calls import Bounded
-from handlers.loading.registry import create
+from handlers.loading.registry import create, resolve
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 from worker.attempts.circuit import BoundHandler
 from worker.attempts.limit import Limit
 from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.processes.processes import Processes
+from worker.processes.stand_in import stand_in
 
 log = get_logger("handlers")
 
@@ -246,10 +248,34 @@ def pairs(known: BoundRule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
     return zip(known.rule.handlers, known.bound, strict=True)
 
 
-def bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
-    """Make the handler of an entry, or one per lane if its class says so. Raises HandlerTypeError and
-    OptionsError."""
-    first = create(entry, configuration.folder)
-    more = configuration.lanes.count - 1 if first.per_lane else 0
-    others = [create(entry, configuration.folder) for _ in range(more)]
-    return BoundHandler(entry.name, (first, *others), limit=Limit(entry.limit))
+@dataclass(frozen=True)
+class Making:
+    """Makes the handlers of one rule: in this process, or as stand-ins for those in child processes."""
+
+    configuration: Configuration
+    rule: TableRule
+    processes: Processes | None
+
+    @cached_property
+    def elsewhere(self) -> Processes | None:
+        """The child processes that run the rule's handlers. Tables are decoded where their handlers are, so
+        one that stays in the worker keeps the others there. Raises HandlerTypeError."""
+        if self.processes is None:
+            return None
+        folder = self.configuration.folder
+        stay = any(resolve(entry.type, folder).stays(entry.options) for entry in self.rule.handlers)
+        return None if stay else self.processes
+
+    def make(self, entry: HandlerEntry) -> Handler:
+        """Raises HandlerTypeError and OptionsError."""
+        made = create(entry, self.configuration.folder)
+        if self.elsewhere is None:
+            return made
+        return stand_in(made, entry, self.elsewhere)
+
+    def bind(self, entry: HandlerEntry) -> BoundHandler:
+        """Make the handler of an entry, or one per lane if its class says so. Raises as `make`."""
+        first = self.make(entry)
+        more = self.configuration.lanes.count - 1 if first.per_lane else 0
+        objects = (first, *(self.make(entry) for _ in range(more)))
+        return BoundHandler(entry.name, objects, limit=Limit(entry.limit), elsewhere=self.elsewhere)

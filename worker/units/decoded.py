@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from handlers import Change
 from worker.column_rules.applying import bring_under, fault_under, has_rules
@@ -17,11 +17,33 @@ Undecodable = Callable[[Record, UndecodableRecord], bool]
 
 
 class Decoded(NamedTuple):
-    changes: list[Change]
-    ends: list[int]
+    changes: Sequence[Change]
+    ends: Sequence[int]
     """For each record, the number of changes up to its end."""
     fault: UndecodableRecord | None
     """Why the next record, which may not be skipped, could not be decoded."""
+
+
+class Elsewhere(Protocol):
+    """Decodes in a child process, where the changes stay."""
+
+    def decoded(
+        self, chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, most_bytes: int
+    ) -> Decoded:
+        """As the function below. The changes show only their places. Raises ProcessAway."""
+        ...
+
+    def promised(self, chunks: Iterable[Chunk], table: Table, most_bytes: int) -> Sequence[Change]:
+        """Return what stands for the changes until their first call has decoded them."""
+        ...
+
+    def kept_promise(self, changes: Sequence[Change] | None, undecodable: Undecodable) -> Decoded | None:
+        """As `decoded`, after that call. None: it has not decoded them."""
+        ...
+
+    def forget(self, changes: Sequence[Change] | None) -> None:
+        """Release the rows of these changes. Their next call decodes them again."""
+        ...
 
 
 def decoded(chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, most_bytes: int) -> Decoded:

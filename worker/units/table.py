@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import TableRule
@@ -44,7 +45,10 @@ class Table:
         self.statement_rules = rule.statement_rules
         self.handlers = tuple(handlers)
         self.sole = len(self.handlers) == 1
-        self.own_rows = any(":" in entry.type for entry in rule.handlers)
+        self.elsewhere: Any = handlers[0].elsewhere if handlers else None
+        """Decodes its records in a child process, where all its handlers are (see `decoded.Elsewhere`).
+        None: this process does."""
+        self.own_rows = self.elsewhere is None and any(":" in entry.type for entry in rule.handlers)
         """Whether each call gets its own copy of the rows: only handlers given by import path may modify
         them."""
 

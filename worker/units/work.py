@@ -11,12 +11,12 @@ from handlers.api import positions_of
 from handlers.rows import borders, with_own_rows
 from offsets.stores.interface import CheckpointError
 from worker.attempts.retry_and_split import HandlerRun
-from worker.attempts.steps import SetAside
+from worker.attempts.steps import ProcessDied, SetAside
 from worker.configuration import TableRule
 from worker.formats.decoding import SMALL
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk, offset_at, offsets, whole_records
-from worker.units.decoded import Undecodable, decoded
+from worker.units.decoded import Elsewhere, Undecodable, decoded
 from worker.units.parked import ParkedChanges
 from worker.units.table import Table
 from worker.units.unit import Unit
@@ -32,6 +32,7 @@ class Work:
         "changes",
         "chunks",
         "continues",
+        "decoded_by",
         "ends",
         "finished",
         "in_file",
@@ -39,6 +40,8 @@ class Work:
         "most_bytes",
         "orders",
         "parked",
+        "promised",
+        "raised",
         "records",
         "ruled_by",
         "runs",
@@ -63,8 +66,10 @@ class Work:
         self.bytes = size
         self.finished = 0
         """How many of its first records are already finished."""
-        self.changes: tuple[Change, ...] | ParkedChanges | None = None
+        self.changes: Sequence[Change] | None = None
         """None until decoded."""
+        self.decoded_by: Elsewhere | None = None
+        """The child processes that have its rows. None: this one."""
         self.ends: Sequence[int] = ()
         """For each record, the number of changes up to its end."""
         self.runs: list[HandlerRun] = []
@@ -76,6 +81,10 @@ class Work:
         """A handler given by import path has the rows themselves, and may have modified them."""
         self.tried_again = False
         """It was decoded again because of that: from then on handlers get copies."""
+        self.promised = False
+        """Its first call decodes it."""
+        self.raised: BaseException | None = None
+        """The error of its first call, if its child process ended then."""
         self.most_bytes = SMALL
         self.parked = False
         """Some of its records are in files: `load` it first."""
@@ -124,13 +133,18 @@ class Work:
 
     def forget_rows(self) -> None:
         """Decode it again before its next call: many may wait for theirs."""
-        self.changes, self.lent, self.parked = None, True, True
+        if self.decoded_by is not None:
+            self.decoded_by.forget(self.changes)
+        else:
+            self.changes, self.lent, self.parked = None, True, True
 
     def park(self, changes: Sequence[Change] | None, parked: ParkedChanges | None) -> None:
         """Keep `parked` instead of `changes`, if they still are its own, because its chunks are parked, too.
         Rows that a handler may have modified are dropped."""
         self.parked = True
-        if self.lent:
+        if self.decoded_by is not None:
+            self.decoded_by.forget(self.changes)
+        elif self.lent:
             self.changes = None
         elif parked is not None and self.changes is changes:
             self.changes = parked
@@ -146,7 +160,7 @@ class Work:
         except Exception as error:
             what = f"parked records of {self.unit.table.label} cannot be read: {error}"
             raise CheckpointError(f"{what}; the next start reads them from Kafka") from error
-        if self.lent:
+        if self.lent and self.table.elsewhere is None:
             self._decode_again()
         self.parked = False
 
@@ -185,18 +199,43 @@ class Work:
         self, undecodable: Undecodable, most_bytes: int = SMALL
     ) -> tuple[int, UndecodableRecord] | None:
         """Decode all records. See `decoded`: returns (the place of the record where it ended, the error)."""
-        self.most_bytes = most_bytes
-        changes, ends, fault = decoded(self.chunks, self.ruled_by, undecodable, most_bytes)
+        self.most_bytes, self.promised = most_bytes, False
+        elsewhere: Elsewhere | None = self.table.elsewhere
+        decode = decoded if elsewhere is None else elsewhere.decoded
+        changes, ends, fault = decode(self.chunks, self.ruled_by, undecodable, most_bytes)
         if fault is not None:
             return len(ends), fault
         # A tuple, because handlers share it and must not modify it. For rows see `Table.own_rows`.
-        self.changes, self.ends = tuple(changes), ends
+        self.changes, self.ends = tuple(changes) if elsewhere is None else changes, ends
+        self.decoded_by = elsewhere
         return None
+
+    def promise(self, most_bytes: int) -> None:
+        """Let its first call decode it, too, in its table's child process: one question instead of two."""
+        elsewhere: Elsewhere = self.table.elsewhere
+        self.most_bytes, self.decoded_by = most_bytes, elsewhere
+        self.changes, self.promised = elsewhere.promised(self.chunks, self.ruled_by, most_bytes), True
+
+    def keep_promise(self, undecodable: Undecodable, raised: BaseException | None) -> bool:
+        """Return whether that call has decoded it. If not, it must be decoded without a call.
+
+        `raised`: what the call raised: the error of the first attempt, if the process ended then."""
+        found = None if self.decoded_by is None else self.decoded_by.kept_promise(self.changes, undecodable)
+        self.promised = False
+        if found is None:
+            self.changes, self.raised = None, raised if isinstance(raised, ProcessDied) else None
+            return False
+        self.changes, self.ends, _ = found
+        return True
+
+    def take_raised(self) -> BaseException | None:
+        raised, self.raised = self.raised, None
+        return raised
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
         """Return the changes from `first` up to `end` as a handler gets them."""
         table = self.table
-        if self.lent:
+        if self.lent or self.decoded_by is not table.elsewhere:
             self._decode_again()
         assert self.changes is not None  # it is decoded before its first attempt
         whole = first == 0 and end == len(self.changes)

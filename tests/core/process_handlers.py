@@ -1,0 +1,142 @@
+"""Handlers that child processes import: they write what they get, and do as their options say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from handlers import (
+    Batch,
+    Handler,
+    HandlerContext,
+    PartialFailure,
+    Rejected,
+    StopWorker,
+    TargetUnavailable,
+)
+from handlers.logs import get_logger
+from worker.formats.canal.format import Canal
+
+log = get_logger("process_handlers")
+
+
+class OwnError(Exception):
+    """With a constructor that pickle could not call."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+class Writing(Handler):
+    """Writes a line for each call. `does`: id of a row -> what happens before it is written."""
+
+    def __init__(self, file: str, does: Mapping[str, str] | None = None, once: str = "") -> None:
+        """`once`: a file that the first one to do something removes. Afterwards nothing happens."""
+        self._file = Path(file)
+        self._does = does or {}
+        self._once = Path(once) if once else None
+        self._context: HandlerContext | None = None
+
+    def open(self, context: HandlerContext) -> None:
+        self._context = context
+        self._note(event="open", handler=context.handler, lane=context.lane)
+
+    def handle(self, batch: Batch) -> None:
+        ids = [None if change.after is None else int(change.after["id"]) for change in batch.changes]
+        for place, number in enumerate(ids):
+            what = self._does.get(str(number))
+            if what is not None and self._may():
+                self._do(what, place)
+        types = dict(batch.changes[0].types or {})
+        self._note(event="handle", table=batch.table, attempt=batch.attempt, ids=ids, types=types)
+
+    def release(self, partitions: Any) -> None:
+        self._note(event="release", partitions=sorted(partitions))
+
+    def status(self) -> Mapping[str, Any]:
+        return {"pid": os.getpid()}
+
+    def close(self) -> None:
+        self._note(event="close")
+
+    def _may(self) -> bool:
+        if self._once is None:
+            return True
+        try:
+            self._once.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _do(self, what: str, place: int) -> None:
+        assert self._context is not None
+        match what:
+            case "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+                time.sleep(10)
+            case "fail":
+                raise OwnError("never", "ever")
+            case "reject":
+                raise Rejected("no", at=place)
+            case "part":
+                raise PartialFailure(place, ValueError("the rest"))
+            case "down":
+                raise TargetUnavailable("down", retry_after=0.0)
+            case "stop":
+                raise StopWorker("gone")
+            case "told":
+                self._context.stop_worker(StopWorker("told"))  # type: ignore[misc]
+            case "log":
+                log.warning("seen", place=place)
+                self._context.metrics.count("binlane_handler_passed_over_total", 3, handler="h")
+            case "sleep":
+                time.sleep(0.5)
+            case "hang":
+                _hang()
+
+    def _note(self, **what: Any) -> None:
+        line = json.dumps({"pid": os.getpid(), **what}) + "\n"
+        with self._file.open("a") as file:
+            file.write(line)
+
+
+class Changing(Writing):
+    """Modifies its rows, as a handler may, and then fails once."""
+
+    def handle(self, batch: Batch) -> None:
+        super().handle(batch)
+        for change in batch.changes:
+            assert change.after is not None
+            change.after["id"] = 1000
+        if self._once is not None and self._may():
+            raise ValueError("once")
+
+
+class InWorker(Writing):
+    in_worker = True
+
+
+class PerLane(Writing):
+    per_lane = True
+
+
+def _hang() -> None:
+    time.sleep(3)
+
+
+def poison() -> None:
+    """Make the decoding of a record with the row 300 end this process, as a defect in a library would."""
+    decode_many = Canal.decode_many
+
+    def deadly(self: Canal, table: str, records: Any, into: Any, ends: Any) -> Any:
+        records = list(records)
+        if any(b'"300"' in (each.value() or b"") for each in records):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return decode_many(self, table, iter(records), into, ends)
+
+    Canal.decode_many = deadly  # type: ignore[method-assign]

@@ -1,0 +1,165 @@
+"""Batches in a child process: decoded by the same `Work` as in the worker, and kept until released."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+from confluent_kafka import Message
+
+from handlers import Change
+from handlers.rows import borders
+from offsets.restore import Start
+from offsets.types import TopicPartition
+from worker.attempts.circuit import BoundHandler
+from worker.column_rules.plan import ShownBehind
+from worker.configuration import Configuration
+from worker.configuration.formats import formats_of
+from worker.formats.decoding import learn
+from worker.formats.interface import Record, SeparateDDL, UndecodableRecord
+from worker.formats.registry import FormatChoice
+from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
+from worker.units.table import Table
+from worker.units.unit import Unit
+from worker.units.work import Work
+
+MOST_TABLES = 20_000
+"""Most known tables. Beyond this number, all are forgotten, and the worker describes them again."""
+
+
+class Batches:
+    """Any thread. A batch's requests come one after the other, except calls of a table's several handlers."""
+
+    def __init__(self, rebuilt: Callable[[], object]) -> None:
+        """`rebuilt`: see `formats_of`."""
+        self._rebuilt = rebuilt
+        self._configurations: dict[int, Configuration] = {}
+        self._formats: FormatChoice | None = None
+        self._tables: dict[int, Table] = {}
+        self._partitions: dict[tuple[str, int, str | None], Assignment] = {}
+        self._kept: dict[int, Work] = {}
+        self._tickets = itertools.count(1)
+
+    @property
+    def configuration(self) -> Configuration:
+        """The latest one."""
+        return next(reversed(self._configurations.values()))
+
+    def configure(self, version: int, pickled: bytes) -> Configuration:
+        configuration: Configuration = pickle.loads(pickled)
+        self._configurations[version] = configuration
+        if self._formats is None:
+            self._formats = formats_of(
+                configuration, patience=None, rebuilt=self._rebuilt, present=lambda: self.configuration
+            )
+        for table in list(self._tables.values()):
+            rule = configuration.rule_for(table.label)
+            if rule is not None and rule.is_as(table.rule):  # as in `TableBook.adopt`
+                table.statement_rules = rule.statement_rules
+        return configuration
+
+    def learn(self, records: Iterable[Sequence[Any]]) -> None:
+        """Remember the table definitions of these records."""
+        assert self._formats is not None  # it is configured first
+        for topic, partition, *fields in records:
+            format_ = self._formats.of_assigned(topic)
+            learn(cast(SeparateDDL, format_), _made(topic, partition, fields))
+
+    def decode(
+        self,
+        token: int,
+        described: Sequence[Any] | None,
+        most_bytes: int,
+        chunks: Iterable[Sequence[Any]],
+        released: Iterable[int],
+    ) -> dict[str, Any] | None:
+        """Decode a batch, and keep it under a ticket. `released`: tickets of batches that nobody needs.
+
+        Returns None if the table is unknown and not `described`."""
+        for ticket in released:
+            self._kept.pop(ticket, None)
+        if described is not None:
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            self._tables[token] = self._table(*described)
+        table = self._tables.get(token)
+        if table is None:
+            return None
+        work = Work.of(Unit(table, 0), [self._chunk(*fields) for fields in chunks])
+        passed: list[tuple[int, str]] = []
+
+        def may_skip(message: Record, fault: UndecodableRecord) -> bool:
+            if self.configuration.on_undecodable != "skip" or isinstance(fault, ShownBehind):
+                return False
+            passed.append((_number(work, message), str(fault)))
+            return True
+
+        if (found := work.decode(may_skip, most_bytes)) is not None:
+            place, fault = found
+            return {"place": place, "fault": str(fault), "shown": isinstance(fault, ShownBehind)}
+        ticket = next(self._tickets)
+        self._kept[ticket] = work
+        changes = cast(Sequence[Change], work.changes)
+        plain = len(changes) == work.records and work.ends == list(range(1, work.records + 1))
+        numbers = [change.index for change in changes]
+        return {
+            "ticket": ticket,
+            "ends": None if plain else work.ends,
+            "numbers": numbers if any(numbers) else None,
+            "joined": _joined(changes),
+            "passed": passed,
+        }
+
+    def kept(self, ticket: int) -> Work:
+        return self._kept[ticket]
+
+    def count(self) -> int:
+        return len(self._kept)
+
+    def _table(self, version: int, number: int, database: str, name: str) -> Table:
+        rule = self._configurations[version].tables[number]
+        bound = [BoundHandler(entry.name, ()) for entry in rule.handlers]
+        return Table(database, name, rule, bound)
+
+    def _chunk(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: str | None,
+        alone: bool,
+        records: Iterable[Sequence[Any]],
+    ) -> Chunk:
+        assignment = self._assignment(topic, partition, topic_id)
+        made = [_made(topic, partition, fields) for fields in records]
+        return Chunk(assignment, assignment.tracker, made, alone=alone)
+
+    def _assignment(self, topic: str, partition: int, topic_id: str | None) -> Assignment:
+        key = topic, partition, topic_id
+        if (found := self._partitions.get(key)) is None:
+            assert self._formats is not None  # it is configured before the first batch
+            start = Start("earliest", (), "initial", "the worker knows")
+            found = Assignment(TopicPartition(topic, partition), 0, start, self._formats.of_assigned(topic))
+            found.topic_id = topic_id
+            self._partitions[key] = found
+        return found
+
+
+def _made(topic: str, partition: int, fields: Sequence[Any]) -> Record:
+    """Make a record. `fields`: see `definitions.packed`."""
+    offset, key, value, headers, kind, time = fields
+    known: Any = headers and [tuple(each) for each in headers]
+    return cast(Record, Message(topic, partition, offset, key, value, known, None, (kind, time)))
+
+
+def _number(work: Work, message: Record) -> int:
+    return next(number for number, (_, own) in enumerate(work.messages()) if own is message)
+
+
+def _joined(changes: Sequence[Change]) -> list[int]:
+    """Return the places before which the changes may not be split."""
+    if not any(change.moves_key for change in changes):
+        return []
+    return sorted(set(range(len(changes) + 1)).difference(borders(changes, 0, len(changes))))

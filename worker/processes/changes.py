@@ -1,0 +1,98 @@
+"""Decoded changes in a child process: the worker knows how many they are, and where each comes from."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from handlers import Change
+from worker.processes.process import Process
+from worker.units.chunk import Chunk, offset_at
+from worker.units.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlace:
+    """What the worker knows of a change."""
+
+    topic: str
+    partition: int
+    offset: int
+    index: int
+    op: str
+    moves_key: bool
+
+
+class Held:
+    """A batch that a child has decoded. The child may forget it when nobody refers to this object."""
+
+    __slots__ = ("process", "ticket")
+
+    def __init__(self, process: Process, ticket: int) -> None:
+        self.process = process
+        self.ticket = ticket
+
+    def __del__(self) -> None:
+        self.process.released.append(self.ticket)
+
+
+class Reading:
+    """A batch that a child decodes, again if the child has ended since."""
+
+    __slots__ = ("chunks", "ends", "held", "joined", "most_bytes", "numbers", "passed", "promised", "table")
+
+    def __init__(self, chunks: Sequence[Chunk], table: Table, most_bytes: int) -> None:
+        self.chunks = chunks
+        self.table = table
+        """The table whose rules apply."""
+        self.most_bytes = most_bytes
+        self.promised = True
+        """Nothing has decoded it yet."""
+        self.held: Held | None = None
+        self.ends: Sequence[int] = ()
+        """For each record, the number of changes up to its end."""
+        self.numbers: Sequence[int] | None = None
+        """The index of each change in its record; None: all are 0."""
+        self.passed: Sequence[tuple[int, str]] = ()
+        """The undecodable records that were passed over: number and error."""
+        self.joined: Collection[int] = ()
+        """Places before which the changes may not be split."""
+
+    def forget(self) -> None:
+        self.held = None
+
+    def place(self, place: int) -> ChangePlace:
+        left = bisect_right(self.ends, place)
+        for chunk in self.chunks:
+            if left < len(chunk.messages):
+                break
+            left -= len(chunk.messages)
+        topic, partition = chunk.assignment.partition
+        index = 0 if self.numbers is None else self.numbers[place]
+        # As far as `handlers.rows.borders` looks: the halves of a key change.
+        moves = place in self.joined or place + 1 in self.joined
+        op = "insert" if place in self.joined else "delete"
+        return ChangePlace(topic, partition, offset_at(chunk.messages, left), index, op, moves)
+
+
+class ChangesElsewhere(Sequence[Change]):
+    """Stands for changes of a batch."""
+
+    __slots__ = ("end", "first", "reading")
+
+    def __init__(self, reading: Reading, first: int, end: int) -> None:
+        self.reading = reading
+        self.first = first
+        self.end = end
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+    def __getitem__(self, place: Any) -> Any:
+        """An item is a `ChangePlace`: its row is in the child process."""
+        own = range(self.first, self.end)[place]
+        if isinstance(own, range):
+            return ChangesElsewhere(self.reading, own.start, max(own.start, own.stop))
+        return self.reading.place(own)

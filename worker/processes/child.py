@@ -1,0 +1,140 @@
+"""The main program of a child process: one thread for each connection, which answers its requests."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from worker.observing import logs
+from worker.processes.batches import Batches
+from worker.processes.events import Events
+from worker.processes.faults import packed
+from worker.processes.frames import EVENTS, Frames
+from worker.processes.opened import OpenedHandlers
+
+
+class Child:
+    """What the connections share."""
+
+    def __init__(self) -> None:
+        self.events = Events()
+        self._batches = Batches(rebuilt=lambda: self.events.send("rebuilt"))
+        self._handlers = OpenedHandlers(self._batches, self.events)
+        self._threads: dict[int, int] = {}
+        self._answers: dict[str, Callable[..., Any]] = {
+            "configure": self._configure,
+            "learn": self._batches.learn,
+            "decode": self._batches.decode,
+            "open": self._handlers.open,
+            "handle": self._handlers.handle,
+            "decode_and_handle": self._handlers.decode_and_handle,
+            "release": self._handlers.release,
+            "status": self._handlers.status,
+            "close": self._handlers.close,
+            "stack": self._stack,
+            "kept": self._batches.count,
+        }
+
+    def serve(self, number: int, frames: Frames) -> None:
+        """Answer requests until the worker ends the connection."""
+        self._threads[number] = threading.get_ident()
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                name, *rest = frames.receive()
+                try:
+                    answer = True, self._answers[name](*rest)
+                except BaseException as error:  # whatever a handler raises, even SystemExit
+                    answer = False, packed(error)
+                try:
+                    frames.send(answer)
+                except (EOFError, OSError):
+                    raise
+                except Exception as error:  # a status that cannot be sent
+                    frames.send((False, packed(error)))
+
+    def _configure(self, version: int, pickled: bytes) -> None:
+        configuration = self._batches.configure(version, pickled)
+        log_to(self.events, configuration.logging.level)
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)  # as in the worker: hardly any record is in a cycle
+
+    def _stack(self, number: int) -> str:
+        """Return the stack of the connection's thread, the innermost call last."""
+        frame = sys._current_frames().get(self._threads.get(number, 0))
+        return "" if frame is None else "".join(traceback.format_stack(frame))
+
+
+def main() -> None:
+    """Serve the connections that arrive on a socket, until the worker closes it.
+
+    The arguments: the socket, and a pipe that only the worker's end closes."""
+    control, life = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    _end_with(life)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the worker ends this process, when its batches are done
+    child = Child()
+    log_to(child.events, "info")
+    count = 0
+    while True:
+        kind, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not kind:
+            return
+        frames = Frames(socket.socket(fileno=descriptors[0]))
+        if kind == EVENTS:
+            child.events.attach(frames)
+            continue
+        threading.Thread(target=child.serve, args=(count, frames), name=f"lane-{count}", daemon=True).start()
+        count += 1
+
+
+def log_to(events: Events, level: str) -> None:
+    """Pass what this process logs to the worker, with the fields of the call in progress."""
+
+    def passed_on(logger: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        for key, value in logs.context.get()().items():
+            event.setdefault(key, value)
+        events.send("log", logger.name, method, event)
+        raise structlog.DropEvent
+
+    class _PassedOn(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            event: structlog.typing.EventDict = {"event": record.getMessage(), "exc_info": record.exc_info}
+            event = structlog.processors.format_exc_info(record, record.levelname, event)
+            with contextlib.suppress(structlog.DropEvent):
+                passed_on(record, record.levelname.lower(), event)
+
+    logs.configure(level)
+    logging.getLogger().handlers[:] = [_PassedOn()]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info,
+            passed_on,
+        ]
+    )
+
+
+def _end_with(life: int) -> None:
+    """Let the kernel end this process when the worker ends, whatever this process does then."""
+    os.set_inheritable(life, False)
+    if hasattr(os, "O_ASYNC"):
+        fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([life], [], [], 0)[0]:  # it has ended already
+        os._exit(1)

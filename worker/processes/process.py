@@ -1,0 +1,158 @@
+"""One child process, as the worker sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from worker.processes.events import Listener
+from worker.processes.faults import unpacked
+from worker.processes.frames import EVENTS, REQUESTS, Frames
+
+_PROGRAM = "import sys; sys.path[:] = sys.argv[3:]; from worker.processes.child import main; main()"
+_END_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+
+asking: dict[int, tuple[Process, int]] = {}
+"""Thread -> the process and the connection where it waits for an answer."""
+
+
+@dataclass(eq=False)
+class Known:
+    """What a child process has been given."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it is given something, except tables."""
+    versions: int = 0
+    """How many configurations it has."""
+    definitions: int = 0
+    """How many records with table definitions it has."""
+    handlers: set[int] = field(default_factory=set)
+    """Numbers of its open handlers."""
+    tables: set[int] = field(default_factory=set)
+    """Tokens of the tables that it knows."""
+
+    def configured(self, version: int) -> None:
+        self.versions = version + 1
+
+    def learned(self, count: int) -> None:
+        self.definitions += count
+
+
+class Process:
+    """Any thread may ask. Each request in progress has a connection of its own."""
+
+    def __init__(self, number: int, listener: Listener, ended: Callable[[Process], None]) -> None:
+        """Start it. `ended` is called once, from another thread, when it has ended. Raises OSError."""
+        self.number = number
+        self.knows = Known()
+        self.released: deque[int] = deque()
+        """Tickets of batches that it may forget. Told with the next request."""
+        self._listener = listener
+        self._ended = ended
+        self._connecting = threading.Lock()  # for one new connection at a time
+        self._numbers = itertools.count()
+        self._free: list[tuple[int, Frames]] = []
+        self._control, theirs = socket.socketpair()
+        life, self._life = os.pipe()
+        try:
+            # No secrets here: they come with the configuration, through a connection.
+            self._child = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), str(life), *sys.path],
+                pass_fds=(theirs.fileno(), life),
+                stdin=subprocess.DEVNULL,
+            )
+        finally:
+            theirs.close()
+            os.close(life)
+        events = self._connect(EVENTS)
+        threading.Thread(target=self._listen, args=(events,), name=f"process-{number}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def how_ended(self) -> str:
+        code = self._child.wait()
+        if code >= 0:
+            return f"exit code {code}"
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+        return f"signal {-code}"
+
+    def ask(self, name: str, *rest: Any) -> Any:
+        """Return the child's answer, or raise its error. Raises OSError or EOFError if it has ended."""
+        try:
+            number, frames = self._free.pop()
+        except IndexError:
+            with self._connecting:
+                number = next(self._numbers)
+                frames = self._connect(REQUESTS)
+        thread = threading.get_ident()
+        asking[thread] = self, number
+        try:
+            frames.send((name, *rest))
+            succeeded, answer = frames.receive()
+        except BaseException:
+            frames.close()
+            raise
+        finally:
+            del asking[thread]
+        self._free.append((number, frames))
+        if not succeeded:
+            raise unpacked(answer)
+        return answer
+
+    def end(self) -> None:
+        """Let it end, and kill it if it does not. What it still runs is lost."""
+        self._control.close()
+        try:
+            self._child.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+
+    def _connect(self, kind: bytes) -> Frames:
+        ours, theirs = socket.socketpair()
+        try:
+            socket.send_fds(self._control, [kind], [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return Frames(ours)
+
+    def _listen(self, events: Frames) -> None:
+        self._listener.listen(events)
+        self._child.wait()
+        os.close(self._life)
+        self._ended(self)
+
+
+def stack_beyond(thread: int) -> str:
+    """Return the stack in the child process whose answer the thread waits for. Empty: it waits for none, or
+    the process does not answer."""
+    process, number = asking.get(thread, (None, 0))
+    if process is None:
+        return ""
+    found: list[str] = []
+
+    def look() -> None:
+        with contextlib.suppress(Exception):
+            found.append(process.ask("stack", number))
+
+    looking = threading.Thread(target=look, name="stack-beyond", daemon=True)
+    looking.start()
+    looking.join(_LOOK_SECONDS)
+    return f"in process {process.pid} of lanes.processes:\n{found[0] if found else '(no answer)'}"

@@ -1,0 +1,323 @@
+"""The child processes of a worker, and which table is handled in which."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from handlers import Batch, Change, HandlerContext
+from handlers.metrics import HandlerMetrics
+from worker.attempts.backoff import text_of
+from worker.attempts.steps import ProcessAway, ProcessDied
+from worker.column_rules.plan import ShownBehind
+from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.formats.interface import Format, Record, UndecodableRecord
+from worker.observing.logs import context
+from worker.processes.changes import ChangesElsewhere, Held, Reading
+from worker.processes.definitions import Noting, packed
+from worker.processes.events import Listener
+from worker.processes.faults import unpacked
+from worker.processes.process import Process
+from worker.processes.slot import Slot
+from worker.units.chunk import Chunk
+from worker.units.decoded import Decoded, Undecodable
+from worker.units.table import Table
+
+_MOST_DEATHS = 3
+"""A batch whose decoding has ended a process as often is split. A single record then is undecodable."""
+_AGAIN_SECONDS = 0.1
+_AT_ONCE = 500
+"""Most records with definitions in one message."""
+
+
+class Processes:
+    """Any thread. A table stays in its process, which knows what earlier batches of the table have shown."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        metrics: HandlerMetrics,
+        fail: Callable[[BaseException], None],
+        rebuilt: Callable[[], object],
+        ready: Callable[[], object],
+        ended: Callable[[], object],
+    ) -> None:
+        """`ready`: called when a process that had ended is there again. `ended`: when one has ended."""
+        self._versions = [configuration]
+        self._pickled = [pickle.dumps(configuration)]
+        listener = Listener(metrics, fail, rebuilt)
+        self._slots = [
+            Slot(number, partial(Process, number, listener), ready=ready, ended=ended)
+            for number in range(configuration.lanes.processes)
+        ]
+        self._started = False
+        self._lock = threading.Lock()  # guards the attributes below
+        self._of_table: dict[str, Slot] = {}
+        self._tokens: WeakKeyDictionary[Table, int] = WeakKeyDictionary()
+        self._next_token = itertools.count()
+        self._deaths: Counter[str] = Counter()
+        self._definitions: list[tuple[Any, ...]] = []  # the fetcher appends to it
+
+    def adopt(self, configuration: Configuration) -> None:
+        """Use another configuration from now on. The processes get it with their next batch."""
+        self._pickled.append(pickle.dumps(configuration))
+        self._versions.append(configuration)
+
+    def noting(self, format_: Format) -> Format:
+        """Return a format whose `learn` also reaches the processes, before they decode their next batch."""
+
+        def note(record: Record) -> None:
+            self._definitions.append((record.topic(), record.partition(), *packed(record)))
+
+        return cast(Format, Noting(format_, note)) if hasattr(format_, "learn") else format_
+
+    # -- handlers
+
+    def open(self, opening: Opening) -> None:
+        """Open a handler in every process. Raises what its `open` raises there."""
+        if not self._started:
+            self._started = True
+            for slot in self._slots:
+                slot.start()
+        for slot in self._slots:
+            self._open(slot.process, opening)
+
+    def everywhere(self, name: str, number: int, *rest: Any) -> dict[str, Any]:
+        """Ask each process with this handler. Returns process -> answer."""
+        present = [(slot, slot.present) for slot in self._slots]
+        return {
+            f"process {slot.number}": process.ask(name, number, *rest)
+            for slot, process in present
+            if process is not None and number in process.knows.handlers
+        }
+
+    def handle(self, opening: Opening, batch: Batch) -> None:
+        """Pass a batch to a handler in its table's process. Raises what the handler raises, ProcessDied, and
+        ProcessAway."""
+        changes = batch.changes
+        assert isinstance(changes, ChangesElsewhere)  # decoded by `decoded`
+        reading, label = changes.reading, batch.table
+        slot = self._slot(label)
+        process = slot.process
+        if opening.number not in process.knows.handlers:
+            self._reopen(slot, process, opening)
+        call = opening.number, context.get()(), _traced(batch, reading)
+        several = any(chunk.barrier is not None for chunk in reading.chunks)
+        try:
+            if reading.promised:
+                self._decode(reading, slot, process, call)
+            else:
+                held = reading.held
+                if held is None or held.process is not process:
+                    held = self._read(reading, slot, process)
+                piece = changes.first, changes.end, batch.attempt
+                slot.ask(label, process, "handle", held.ticket, piece, *call)
+        except ProcessDied:
+            raise
+        except Exception as error:
+            if not isinstance(error, ProcessAway):
+                slot.survived(label)
+            raise
+        else:
+            slot.survived(label)
+        finally:
+            if several:  # what the handlers elsewhere know of the statement's other tables may be wrong now
+                for other in self._slots:
+                    if other is not slot:
+                        other.retire()
+
+    def close(self) -> None:
+        """End the processes, whose handlers are closed."""
+        for slot in self._slots:
+            slot.close()
+
+    # -- decoding
+
+    def decoded(
+        self, chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, most_bytes: int
+    ) -> Decoded:
+        """As `worker.units.decoded.decoded`, in the table's process. Raises ProcessAway."""
+        reading = Reading(list(chunks), table, most_bytes)
+        records = sum(len(chunk.messages) for chunk in reading.chunks)
+        slot = self._slot(table.label)
+        try:
+            found = self._read_first(reading, slot)
+        except ProcessDied as died:
+            with self._lock:
+                self._deaths[table.label] += 1
+                if self._deaths[table.label] < _MOST_DEATHS:
+                    raise ProcessAway(text_of(died), _AGAIN_SECONDS) from died
+                if records == 1:
+                    del self._deaths[table.label]
+            fault = UndecodableRecord(f"the process that reads it ends: {died}")
+            return Decoded([], [0] * (records // 2), fault)
+        return found or self._taken(reading, undecodable)
+
+    def promised(self, chunks: Iterable[Chunk], table: Table, most_bytes: int) -> Sequence[Change]:
+        return ChangesElsewhere(Reading(list(chunks), table, most_bytes), 0, 0)
+
+    def kept_promise(self, changes: Sequence[Change] | None, undecodable: Undecodable) -> Decoded | None:
+        if not isinstance(changes, ChangesElsewhere) or changes.reading.promised:
+            return None
+        return self._taken(changes.reading, undecodable)
+
+    def _taken(self, reading: Reading, undecodable: Undecodable) -> Decoded:
+        if reading.passed:
+            messages = [message for chunk in reading.chunks for message in chunk.messages]
+            for number, text in reading.passed:
+                undecodable(messages[number], UndecodableRecord(text))
+        self._deaths.pop(reading.table.label, None)
+        total = reading.ends[-1] if reading.ends else 0
+        return Decoded(ChangesElsewhere(reading, 0, total), reading.ends, None)
+
+    def forget(self, changes: Sequence[Change] | None) -> None:
+        if isinstance(changes, ChangesElsewhere):
+            changes.reading.forget()
+
+    def _read_first(self, reading: Reading, slot: Slot) -> Decoded | None:
+        answer = self._decode(reading, slot, slot.process)
+        if "fault" in answer:
+            kind = ShownBehind if answer["shown"] else UndecodableRecord
+            return Decoded([], [0] * answer["place"], kind(answer["fault"]))
+        return None
+
+    def _read(self, reading: Reading, slot: Slot, process: Process) -> Held:
+        """Decode again what was decoded before."""
+        self._decode(reading, slot, process)
+        assert reading.held is not None  # it had no fault before
+        return reading.held
+
+    def _decode(
+        self, reading: Reading, slot: Slot, process: Process, call: tuple[Any, ...] | None = None
+    ) -> dict[str, Any]:
+        """`call`: of a handler with the whole batch, if it is decoded. Raises what the handler raises."""
+        table = reading.table
+        self._prepare(process)
+        token = self._token(table)
+        released = []
+        while process.released:
+            released.append(process.released.popleft())
+        chunks = [_of_chunk(chunk) for chunk in reading.chunks]
+        known = token in process.knows.tables
+        answer = raised = None
+        while answer is None:
+            described = None if known else self._described(table)
+            what = token, described, reading.most_bytes, chunks, released
+            if call is None:
+                answer = slot.ask(table.label, process, "decode", *what)
+            else:
+                answer, raised = slot.ask(table.label, process, "decode_and_handle", what, call)
+            known, released = False, []
+        process.knows.tables.add(token)
+        found: dict[str, Any] = answer
+        if "ticket" in found:
+            count = sum(len(chunk.messages) for chunk in reading.chunks)
+            reading.held = Held(process, found["ticket"])
+            reading.ends = range(1, count + 1) if found["ends"] is None else found["ends"]
+            reading.numbers, reading.joined = found["numbers"], found["joined"]
+            reading.passed, reading.promised = found["passed"], False
+        if raised is not None:
+            raise unpacked(raised)
+        return found
+
+    # -- what a process must know first
+
+    def _prepare(self, process: Process) -> None:
+        """Give the process the configurations and definitions that it lacks. Raises ProcessAway."""
+        knows = process.knows
+        if knows.versions == len(self._versions) and knows.definitions == len(self._definitions):
+            return
+        with knows.lock:
+            for version in range(knows.versions, len(self._versions)):
+                self._ask(process, "configure", version, self._pickled[version])
+                knows.configured(version)
+            while records := self._definitions[knows.definitions : knows.definitions + _AT_ONCE]:
+                self._ask(process, "learn", records)
+                knows.learned(len(records))
+
+    def _open(self, process: Process, opening: Opening) -> None:
+        self._prepare(process)
+        with process.knows.lock:
+            if opening.number not in process.knows.handlers:
+                self._ask(process, "open", opening.number, *opening.packed())
+                process.knows.handlers.add(opening.number)
+
+    def _reopen(self, slot: Slot, process: Process, opening: Opening) -> None:
+        """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""
+        try:
+            self._open(process, opening)
+        except Exception as error:
+            reason = f"lane process {slot.number} cannot open handler {opening.entry.name}: {text_of(error)}"
+            raise ProcessAway(reason, 1.0) from error
+
+    def _ask(self, process: Process, name: str, *rest: Any) -> Any:
+        try:
+            return process.ask(name, *rest)
+        except (EOFError, OSError) as error:
+            raise ProcessAway(f"lane process {process.number} has ended: {process.how_ended}", 0.1) from error
+
+    def _slot(self, label: str) -> Slot:
+        slot = self._of_table.get(label)
+        if slot is None:
+            with self._lock:
+                # Not a hash: two busy tables would often share a process.
+                slot = self._of_table.setdefault(label, self._slots[len(self._of_table) % len(self._slots)])
+        return slot
+
+    def _token(self, table: Table) -> int:
+        with self._lock:
+            token = self._tokens.get(table)
+            if token is None:
+                token = self._tokens[table] = next(self._next_token)
+            return token
+
+    def _described(self, table: Table) -> tuple[int, int, str, str]:
+        version, number = self._place_of(table.rule)
+        return version, number, table.database, table.name
+
+    def _place_of(self, rule: TableRule) -> tuple[int, int]:
+        for version in reversed(range(len(self._versions))):
+            for number, own in enumerate(self._versions[version].tables):
+                if own is rule:
+                    return version, number
+        raise LookupError(f"no configuration has the rule {rule.match}")
+
+
+class Opening:
+    """A handler that the processes open."""
+
+    def __init__(self, number: int, entry: HandlerEntry, context: HandlerContext) -> None:
+        self.number = number
+        self.entry = entry
+        self._context = context
+
+    def packed(self) -> tuple[bytes, str, dict[str, Any]]:
+        context = self._context
+        names = ("worker", "handler", "lane", "lanes", "start_timeout", "spark")
+        return pickle.dumps(self.entry), str(context.folder), {name: getattr(context, name) for name in names}
+
+
+def _of_chunk(chunk: Chunk) -> tuple[Any, ...]:
+    assignment = chunk.assignment
+    topic, partition = assignment.partition
+    records = [packed(one) for one in chunk.messages]
+    return topic, partition, assignment.topic_id, chunk.alone, records
+
+
+def _traced(batch: Batch, reading: Reading) -> tuple[Any, ...] | None:
+    if not batch.is_traced:
+        return None
+    records = []
+    for chunk in reading.chunks:
+        topic, partition = chunk.assignment.partition
+        for one in chunk.messages:
+            if own := batch.traced_by.of_record(topic, partition, one.offset()):
+                records.append((topic, partition, one.offset(), dict(own)))
+    return dict(batch.traced_by.of_batch()), records

@@ -1,0 +1,194 @@
+"""The place of a child process: it is started again if it ends, and the batch to blame is found."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from handlers.logs import get_logger
+from worker.attempts.steps import ProcessAway, ProcessDied
+from worker.processes.process import Process
+
+log = get_logger("processes")
+
+_SOON = 0.1
+"""Seconds until a batch asks again for a process that is being started. Its start wakes it earlier."""
+_ASKED_SECONDS = 1.0
+"""Others wait if a suspect has asked as recently: it runs when the process is idle."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
+_CALM_SECONDS = 60.0
+"""A process that lived as long is started again without a pause."""
+
+
+class Slot:
+    """Any thread. If a process ends while it runs several batches, none of them is blamed. Each runs alone in
+    the next process, until a call of its handlers returns."""
+
+    def __init__(
+        self,
+        number: int,
+        make: Callable[[Callable[[Process], None]], Process],
+        *,
+        ready: Callable[[], object],
+        ended: Callable[[], object],
+    ) -> None:
+        """`make(ended)`: start a process. `ready`: called when it is there again, `ended`: when it is not."""
+        self.number = number
+        self._make = make
+        self._ready = ready
+        self._tell_ended = ended
+        self._changed = threading.Condition()  # guards all below
+        self._process: Process | None = None
+        self._calls: dict[object, tuple[str, Process]] = {}
+        self._suspects: set[str] = set()
+        self._asked: dict[str, float] = {}  # suspect -> when it last asked to run
+        # Ended process -> whether it ran a single batch, which is then to blame.
+        self._ended: WeakKeyDictionary[Process, bool] = WeakKeyDictionary()
+        # Those of the thread that starts it again.
+        self._pauses = 0
+        self._started = 0.0
+        self._closed = False
+
+    def start(self) -> None:
+        """Raises OSError."""
+        made = self._make(self._gone)
+        with self._changed:
+            self._process, self._started = made, time.monotonic()
+
+    @property
+    def process(self) -> Process:
+        """Raises ProcessAway while it is being started."""
+        process = self._process
+        if process is None:
+            raise ProcessAway(f"lane process {self.number} is being started", _SOON)
+        return process
+
+    @property
+    def present(self) -> Process | None:
+        return self._process
+
+    def ask(self, table: str, process: Process, name: str, *rest: Any) -> Any:
+        """Ask `process` to do something for a table's batch. Raises what the child raises, ProcessAway, and
+        ProcessDied."""
+        with self._entered(table, process):
+            try:
+                answer = process.ask(name, *rest)
+            except (EOFError, OSError):  # of the connection: errors of the child are none of these
+                raise self._died(process) from None
+        return answer
+
+    def survived(self, table: str) -> None:
+        """A call of the table's handlers has returned."""
+        if self._suspects:
+            with self._changed:
+                self._suspects.discard(table)
+                self._asked.pop(table, None)
+
+    def retire(self) -> None:
+        """Start another process for what follows. The present one ends after its running batches."""
+        with self._changed:
+            old, self._process = self._process, None
+        if old is not None:
+            threading.Thread(target=self._replace, args=(old,), name="process-leaves", daemon=True).start()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            process, self._process = self._process, None
+            self._changed.notify_all()
+        if process is not None:
+            process.end()
+
+    @contextmanager
+    def _entered(self, table: str, process: Process) -> Iterator[None]:
+        call = object()
+        with self._changed:
+            if self._process is not process:
+                raise ProcessAway(f"lane process {self.number} is being started", _SOON)
+            # Not waited for here: a call may only start while the worker still has its partitions.
+            if self._suspects and not self._may_enter(table):
+                raise ProcessAway(f"lane process {self.number} is handling a batch alone", _SOON)
+            self._calls[call] = table, process
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._calls[call]
+                self._changed.notify_all()
+
+    def _may_enter(self, table: str) -> bool:
+        now = time.monotonic()
+        if table in self._suspects:
+            self._asked[table] = now
+            return not self._calls
+        asked = any(now - self._asked.get(one, 0.0) < _ASKED_SECONDS for one in self._suspects)
+        return not asked and not any(one in self._suspects for one, _ in self._calls.values())
+
+    def _died(self, process: Process) -> Exception:
+        self._gone(process)
+        reason = f"lane process {self.number} (pid {process.pid}) ended: {process.how_ended}"
+        if self._ended.get(process, False):
+            return ProcessDied(reason)
+        return ProcessAway(f"{reason}; it ran several batches, and each is tried again alone", _SOON)
+
+    def _gone(self, process: Process) -> None:
+        """It has ended. Both a caller and its listener notice that."""
+        with self._changed:
+            if process in self._ended or self._closed:
+                return
+            running = [table for table, own in self._calls.values() if own is process]
+            self._ended[process] = len(running) == 1
+            self._suspects.update(running)
+            was_present = self._process is process
+            if was_present:
+                self._process = None
+            self._changed.notify_all()
+        if was_present:
+            log.error(
+                "lane_process_ended",
+                process=self.number,
+                pid=process.pid,
+                how=process.how_ended,
+                tables=running or None,
+                hint="its batches are tried again in another process; one that ends it again is split, as "
+                "after any failure",
+            )
+            self._tell_ended()
+            threading.Thread(target=self._again, name="process-again", daemon=True).start()
+
+    def _again(self) -> None:
+        lived = time.monotonic() - self._started
+        self._pauses = 0 if lived >= _CALM_SECONDS else self._pauses + 1
+        time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._pauses - 1)) if self._pauses > 1 else 0.0)
+        while not self._closed:
+            try:
+                made = self._make(self._gone)
+            except Exception as error:
+                log.error("lane_process_not_started", process=self.number, error=str(error))
+                time.sleep(_LONGEST_PAUSE)
+                continue
+            with self._changed:
+                self._started = time.monotonic()
+                if not self._closed and made not in self._ended:
+                    self._process = made
+            if self._closed:
+                made.end()
+            elif self._process is made:
+                log.info("lane_process_started", process=self.number, pid=made.pid)
+                self._ready()
+                return
+            else:
+                time.sleep(_LONGEST_PAUSE)
+
+    def _replace(self, old: Process) -> None:
+        self._again()
+        with self._changed:
+            self._changed.wait_for(lambda: all(own is not old for _, own in self._calls.values()))
+        with suppress(Exception):  # it may have ended meanwhile
+            for number in list(old.knows.handlers):
+                old.ask("close", number)
+        old.end()

@@ -1,0 +1,58 @@
+"""A handler in the worker that stands for one in the child processes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from handlers import Batch, Handler, HandlerContext
+from worker.configuration import HandlerEntry
+from worker.processes.processes import Opening, Processes
+
+_numbers = itertools.count()
+
+
+class StandIn(Handler):
+    """Each method does its work in the child processes. The handler itself is made, too, but never opened."""
+
+    def __init__(self, own: Handler, entry: HandlerEntry, processes: Processes) -> None:
+        self._own = own
+        self._entry = entry
+        self._processes = processes
+        self._number = next(_numbers)
+        self._opening: Opening | None = None
+
+    @property
+    def close_timeout(self) -> float:  # type: ignore[override]
+        return self._own.close_timeout
+
+    def open(self, context: HandlerContext) -> None:
+        self._opening = Opening(self._number, self._entry, context)
+        self._processes.open(self._opening)
+
+    def handle(self, batch: Batch) -> None:
+        assert self._opening is not None  # a worker opens its handlers first
+        self._processes.handle(self._opening, batch)
+
+    def close(self) -> None:
+        self._processes.everywhere("close", self._number)
+
+    def release_all(self, partitions: Collection[tuple[str, int]]) -> None:
+        self._processes.everywhere("release", self._number, list(partitions))
+
+    def status_of_all(self) -> Mapping[str, Any] | None:
+        told = self._processes.everywhere("status", self._number)
+        found = {name: one for name, one in told.items() if one is not None}
+        return found or None
+
+
+def stand_in(own: Handler, entry: HandlerEntry, processes: Processes) -> StandIn:
+    """Make one that has `release` and `status` only if the handler has: the worker asks others neither."""
+    methods = {
+        name: method
+        for name, method in (("release", StandIn.release_all), ("status", StandIn.status_of_all))
+        if getattr(type(own), name) is not getattr(Handler, name)
+    }
+    kind: type[StandIn] = type("StandIn", (StandIn,), {"per_lane": own.per_lane, **methods})
+    return kind(own, entry, processes)
