@@ -42,8 +42,8 @@ NO_TOPIC = "this value needs dead_letter.topic, which is not set"
         ("name: ''", 'name: found ""; allowed: text that is not empty'),
         (
             "lanes: 5",
-            "lanes: found 5; allowed: a mapping with the keys count, order_by, max_records, max_bytes, "
-            "work_stealing, parked",
+            "lanes: found 5; allowed: a mapping with the keys count, order_by, processes, max_records, "
+            "max_bytes, work_stealing, parked",
         ),
         (
             "http: false",
