@@ -67,11 +67,11 @@ class Visit:
                     self._wait()
                     await send(piece)
 
-            if scope.get("path") not in PROBES and not await self._has_turn():
-                return
-            self.busy = True
-            self._timer.cancel()
             try:
+                if scope.get("path") not in PROBES and not await self._has_turn():
+                    return
+                self.busy = True
+                self._timer.cancel()
                 await app(scope, receive, hand_over)
             except asyncio.CancelledError:
                 # The server stops while the client does not read. That is no error and needs no traceback.
