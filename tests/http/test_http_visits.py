@@ -11,6 +11,7 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Message
 
+from worker.http.access import Access, Guard
 from worker.http.gate import Visit
 
 SECONDS = 10.0
@@ -121,7 +122,8 @@ def test_a_client_that_leaves_while_it_waits_takes_no_turn() -> None:
                 async def app(*_: object) -> None:
                     served.append(name)
 
-                await visits[name].around(app)({"type": "http", "path": "/metrics"}, no_request, no_answer)
+                guarded = Guard(app, Access())
+                await visits[name].around(guarded)(asked_for("/metrics"), no_request, no_answer)
 
             names = ("first", "leaves", "last")
             visits = {name: Visit(connection, SECONDS, lambda _: None, turns) for name in names}
@@ -149,8 +151,8 @@ def test_a_server_that_stops_ends_those_who_wait_without_an_error() -> None:
 
         with socket.socket() as connection:
             visit = Visit(connection, SECONDS, left.append, asyncio.Semaphore(0))
-            scope = {"type": "http", "path": "/metrics"}
-            waiting = loop.create_task(visit.around(Response(b"ok"))(scope, gone, no_answer))
+            guarded = Guard(Response(b"ok"), Access())
+            waiting = loop.create_task(visit.around(guarded)(asked_for("/metrics"), gone, no_answer))
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.wait_for(waiting, SECONDS)
@@ -169,12 +171,34 @@ def test_a_probe_waits_for_no_turn() -> None:
         with socket.socket() as connection:
             visit = Visit(connection, SECONDS, lambda _: None, asyncio.Semaphore(0))
             for probe in ("/healthz", "/readyz", "/startupz"):
-                answered = visit.around(app)({"type": "http", "path": probe}, no_request, no_answer)
+                guarded = visit.around(Guard(app, Access()))
+                answered = guarded(asked_for(probe), no_request, no_answer)
                 await asyncio.wait_for(answered, SECONDS)
             visit.end()
         assert served == ["/healthz", "/readyz", "/startupz"]
 
     run(asked)
+
+
+def test_who_is_refused_takes_no_turn() -> None:
+    async def asked(_: asyncio.AbstractEventLoop) -> None:
+        told: list[Message] = []
+
+        async def take(message: Message) -> None:
+            told.append(message)
+
+        with socket.socket() as connection:
+            visit = Visit(connection, SECONDS, lambda _: None, asyncio.Semaphore(0))
+            guarded = visit.around(Guard(Response(b"ok"), Access(token="of another")))
+            await asyncio.wait_for(guarded(asked_for("/metrics"), no_request, take), SECONDS)
+            visit.end()
+        assert told[0]["status"] == 401
+
+    run(asked)
+
+
+def asked_for(path: str) -> dict[str, Any]:
+    return {"type": "http", "path": path, "scheme": "http", "headers": []}
 
 
 async def no_answer(_: Message) -> None:
