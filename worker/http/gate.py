@@ -145,7 +145,7 @@ class Gate:
     closed: Callable[[], bool]
     """Once it returns true, no connection is accepted."""
     requests_per_second: int = 50
-    """The most requests that begin within a second, of all clients. Others wait. Probes and refusals do not count."""
+    """The most requests that begin within a second, of all clients. Others wait. Probes and refused ones do not."""
 
     def __post_init__(self) -> None:
         self._visits: set[Visit] = set()
