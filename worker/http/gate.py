@@ -145,7 +145,8 @@ class Gate:
     closed: Callable[[], bool]
     """Once it returns true, no connection is accepted."""
     requests_per_second: int = 50
-    """The most requests that begin within a second, of all clients. Others wait. Probes and refused ones do not."""
+    """The most requests that begin within a second, of all clients. Others wait, except
+    probes and refused requests."""
 
     def __post_init__(self) -> None:
         self._visits: set[Visit] = set()
