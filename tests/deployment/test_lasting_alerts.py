@@ -64,6 +64,18 @@ def test_what_ends_by_itself_does_not_page(tmp_path: Path, promtool: str, change
     assert evaluated(promtool, tmp_path, paged(changed)) == ""
 
 
+def test_partitions_that_each_have_a_record_now_and_then_do_not_page(tmp_path: Path, promtool: str) -> None:
+    """At every moment one of them has just got its first record for a while."""
+    changed = {}
+    for number in range(12):
+        place = f'{POD},topic="cdc",partition="{number}"'
+        lag = [int((minute - number) % 12 == 0) for minute in range(120)]
+        committed = [(minute - number + 11) // 12 for minute in range(120)]
+        changed[f"binlane_lag_records{{{place}}}"] = " ".join(map(str, lag))
+        changed[f"binlane_committed{{{place}}}"] = " ".join(map(str, committed))
+    assert evaluated(promtool, tmp_path, paged(changed)) == ""
+
+
 def silent(days: str) -> dict[str, Any]:
     """`days`: what is consumed every half hour. The last hour has no change."""
     source = f"binlane_last_source_timestamp_seconds{{{PLACE}}}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 from example_worker import status_at
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
 
 from worker.http.app import build_app
 from worker.http.renderings import Renderings
@@ -125,3 +128,45 @@ def test_requests_in_a_loop_take_a_bounded_share_of_a_processor(
         assert sum(made) <= 0.05 * seconds + 2 * 0.02
     finally:
         loaded.stop()
+
+
+@pytest.mark.parametrize("flood", ["/api/tables?offset={}", "/metrics"])
+def test_whoever_wants_ever_other_answers_keeps_no_scrape_waiting(flood: str) -> None:
+    """Each of them waits for its turn. Of all requests, 16 run at once."""
+    left = threading.Event()
+
+    class Slow(Collector):
+        def collect(self) -> Iterator[Metric]:
+            burn(0.02)
+            return iter(())
+
+    def status() -> WorkerStatus:
+        burn(0.05)
+        return status_at(1)
+
+    def loop(first: int) -> None:
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            for number in itertools.count(first, 16):
+                if left.is_set():
+                    return
+                accept = f"application/openmetrics-text; version=1.0.{number}"
+                client.get(url + flood.format(number), headers={"Accept": accept})
+
+    metrics = Metrics()
+    metrics.registry.register(Slow())
+    server = HttpServer(build_app(status, lambda: None, lambda: None, metrics), "127.0.0.1", 0)
+    server.start()
+    url = f"http://127.0.0.1:{server.port}"
+    clients = [threading.Thread(target=loop, args=(number,)) for number in range(16)]
+    for each in clients:
+        each.start()
+    try:
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            time.sleep(0.5)
+            answers = [client.get(f"{url}/metrics") for _ in range(5)]
+    finally:
+        left.set()
+        for each in clients:
+            each.join()
+        server.stop()
+    assert [answer.status_code for answer in answers] == [200] * 5

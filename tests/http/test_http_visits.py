@@ -11,6 +11,7 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Message
 
+from worker.http.access import Access, Guard
 from worker.http.gate import Visit
 
 SECONDS = 10.0
@@ -106,26 +107,56 @@ def test_a_client_that_leaves_while_it_waits_takes_no_turn() -> None:
     async def asked(loop: asyncio.AbstractEventLoop) -> None:
         turns = asyncio.Semaphore(1)
         served: list[str] = []
+        now = loop.time()
+        loop.time = lambda: now  # type: ignore[method-assign]
+
+        async def passes(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+            for _ in range(20):  # what each step wakes
+                await asyncio.sleep(0)
+
         with socket.socket() as connection:
 
             async def ask(name: str) -> None:
                 async def app(*_: object) -> None:
                     served.append(name)
 
-                await visits[name].around(app)({"type": "http", "path": "/metrics"}, no_request, no_answer)
+                guarded = Guard(app, Access())
+                await visits[name].around(guarded)(asked_for("/metrics"), no_request, no_answer)
 
             names = ("first", "leaves", "last")
             visits = {name: Visit(connection, SECONDS, lambda _: None, turns) for name in names}
             asking = [loop.create_task(ask(name)) for name in names]
-            await asyncio.sleep(0.01)
+            await passes(0)
             assert served == ["first"]
             visits["leaves"].end()
-            began = loop.time()
-            await asyncio.wait_for(asyncio.gather(*asking), SECONDS)
-            assert served == ["first", "last"]
-            assert 0.5 < loop.time() - began < 1.5, "a second after the first, not after the second"
+            await passes(0.9)
+            assert served == ["first"]
+            await passes(0.2)
+            assert served == ["first", "last"], "a second after the first, not after the second"
+            await asyncio.gather(*asking)
             for visit in visits.values():
                 visit.end()
+
+    run(asked)
+
+
+def test_a_server_that_stops_ends_those_who_wait_without_an_error() -> None:
+    async def asked(loop: asyncio.AbstractEventLoop) -> None:
+        left: list[Visit] = []
+
+        async def gone() -> Message:
+            return {"type": "http.disconnect"}
+
+        with socket.socket() as connection:
+            visit = Visit(connection, SECONDS, left.append, asyncio.Semaphore(0))
+            guarded = Guard(Response(b"ok"), Access())
+            waiting = loop.create_task(visit.around(guarded)(asked_for("/metrics"), gone, no_answer))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait_for(waiting, SECONDS)
+        assert left == [visit]
 
     run(asked)
 
@@ -140,12 +171,34 @@ def test_a_probe_waits_for_no_turn() -> None:
         with socket.socket() as connection:
             visit = Visit(connection, SECONDS, lambda _: None, asyncio.Semaphore(0))
             for probe in ("/healthz", "/readyz", "/startupz"):
-                answered = visit.around(app)({"type": "http", "path": probe}, no_request, no_answer)
+                guarded = visit.around(Guard(app, Access()))
+                answered = guarded(asked_for(probe), no_request, no_answer)
                 await asyncio.wait_for(answered, SECONDS)
             visit.end()
         assert served == ["/healthz", "/readyz", "/startupz"]
 
     run(asked)
+
+
+def test_who_is_refused_takes_no_turn() -> None:
+    async def asked(_: asyncio.AbstractEventLoop) -> None:
+        told: list[Message] = []
+
+        async def take(message: Message) -> None:
+            told.append(message)
+
+        with socket.socket() as connection:
+            visit = Visit(connection, SECONDS, lambda _: None, asyncio.Semaphore(0))
+            guarded = visit.around(Guard(Response(b"ok"), Access(token="of another")))
+            await asyncio.wait_for(guarded(asked_for("/metrics"), no_request, take), SECONDS)
+            visit.end()
+        assert told[0]["status"] == 401
+
+    run(asked)
+
+
+def asked_for(path: str) -> dict[str, Any]:
+    return {"type": "http", "path": path, "scheme": "http", "headers": []}
 
 
 async def no_answer(_: Message) -> None:

@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from handlers.logs import get_logger
 
 PROBES = frozenset({"/healthz", "/readyz", "/startupz"})
+TURN = "binlane.turn"
+"""In the scope: waits until the request may begin. False: its client left."""
 
 _log = get_logger(__name__)
 
@@ -104,6 +106,9 @@ class Guard:
             await self._app(scope, receive, send)
             return
         refusal = self._access.refusal(scope)
+        # Whoever is refused takes no turn from those who bring the token.
+        if refusal is None and TURN in scope and not await scope[TURN]():
+            return
         if refusal is None and self._running >= _MOST_AT_ONCE:
             refusal = _refused(503, f"{_MOST_AT_ONCE} requests are running: try again")
         if refusal is not None:

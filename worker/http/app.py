@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from worker.http.access import Access, Guard
-from worker.http.renderings import Renderings
+from worker.http.renderings import SHARE, Renderings
 from worker.http.stream import Feed
 from worker.http.watch import Sources, TablesQuery, Watch, encoded
 from worker.observing.metrics import Metrics
@@ -38,6 +38,9 @@ _SCRIPTS = ("text", "charts", "tables", "parts", "main")
 """In this order, because each uses names of the earlier ones."""
 _READERS = {kind: msgspec.json.Decoder(kind).decode for kind in (TablesQuery, UnblockRequest, PauseRequest)}
 """Made here: msgspec crashes if two threads are the first to read a type."""
+_OPEN = "application/openmetrics-text"
+_PLAIN, _OPEN_METRICS = choose_encoder(""), choose_encoder(f"{_OPEN}; version=1.0.0")
+"""All forms of `/metrics`. No client makes others wait for a form of its own. No name needs escaping."""
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -64,7 +67,8 @@ def build_app(
     and may take half a minute; None: refused."""
     allowed = access or Access()
     watch = Watch(sources or Sources(status))
-    exposition, found, live, tables, history, settings = (Renderings() for _ in range(6))
+    expositions = {content_type: Renderings(share=SHARE / 2) for _, content_type in (_PLAIN, _OPEN_METRICS)}
+    found, live, tables, history, settings = (Renderings() for _ in range(5))
     feed = Feed(watch.live, lambda: watch.every)
 
     def page(_: Request) -> Response:
@@ -76,14 +80,18 @@ def build_app(
             query = msgspec.convert(dict(request.query_params), TablesQuery, strict=False)
         except msgspec.ValidationError as error:
             return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
-        return _data(tables.answer(lambda: watch.tables(query), query))
+        listed = tables.variant(lambda: watch.tables(query), query)
+        if listed is None:
+            return PlainTextResponse("others ask for tables: try again\n", status_code=503, headers=_NO_STORE)
+        return _data(listed)
 
     async def api_events(request: Request) -> Response:
         return Response() if request.method == "HEAD" else feed.answer(request)
 
     def scrape(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        body = exposition.answer(lambda: encode(metrics.registry), content_type)
+        _, wanted = choose_encoder(request.headers.get("accept", ""))
+        encode, content_type = _OPEN_METRICS if wanted.startswith(_OPEN) else _PLAIN
+        body = expositions[content_type].answer(lambda: encode(metrics.registry))
         return Response(body, headers={**_NO_STORE, "Content-Type": content_type, "Vary": "Accept"})
 
     def change(kind: type[UnblockRequest | PauseRequest], carry_out: Change | None) -> _Endpoint:

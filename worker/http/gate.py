@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from handlers.logs import get_logger
-from worker.http.access import PROBES
+from worker.http.access import TURN
 
 _log = get_logger(__name__)
 
@@ -67,12 +67,9 @@ class Visit:
                     self._wait()
                     await send(piece)
 
-            if scope.get("path") not in PROBES and not await self._has_turn():
-                return
-            self.busy = True
-            self._timer.cancel()
             try:
-                await app(scope, receive, hand_over)
+                self._work()
+                await app({**scope, TURN: self._has_turn}, receive, hand_over)
             except asyncio.CancelledError:
                 # The server stops while the client does not read. That is no error and needs no traceback.
                 self.end()
@@ -103,12 +100,18 @@ class Visit:
         Meanwhile the client's time limit runs, and the connection may be ended to make room."""
         if self._turns is None:
             return True
+        self._wait()
         await self._turns.acquire()
         if not self._open:
             self._turns.release()
             return False
         self._loop.call_later(1.0, self._turns.release)
+        self._work()
         return True
+
+    def _work(self) -> None:
+        self.busy = True
+        self._timer.cancel()
 
     def _came(self, _: asyncio.Task[None]) -> None:
         # Also called for a task that was cancelled before it started.
@@ -142,7 +145,8 @@ class Gate:
     closed: Callable[[], bool]
     """Once it returns true, no connection is accepted."""
     requests_per_second: int = 50
-    """The most requests that begin within a second, of all clients. Others wait. Probes do not count."""
+    """The most requests that begin within a second, of all clients. Others wait, except
+    probes and refused requests."""
 
     def __post_init__(self) -> None:
         self._visits: set[Visit] = set()

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
-_SHARE = 0.05
+SHARE = 0.05
 """The share of one processor that one kind of answer may use."""
+_MOST_WAITING = 12
+"""Fewer than the requests that may run at once: who waits for one of many variants leaves room for others."""
 
 
 @dataclass(eq=False)
@@ -16,7 +18,7 @@ class Renderings:
     """Renders one kind of answer, and repeats the last one until the next is due. Thread-safe."""
 
     _: KW_ONLY
-    share: float = _SHARE
+    share: float = SHARE
     clock: Callable[[], float] = time.monotonic
     processor_time: Callable[[], float] = time.thread_time
     wait: Callable[[float], None] = time.sleep
@@ -24,9 +26,19 @@ class Renderings:
     def __post_init__(self) -> None:
         # Guards the fields below. One thread renders, the others wait for its answer.
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(_MOST_WAITING)
         self._variant: object = None
         self._answer = b""
         self._due = float("-inf")
+
+    def variant(self, render: Callable[[], bytes], variant: object) -> bytes | None:
+        """Return one of many kinds of answer. None: as many as may wait for theirs."""
+        if not self._places.acquire(blocking=False):
+            return None
+        try:
+            return self.answer(render, variant)
+        finally:
+            self._places.release()
 
     def answer(self, render: Callable[[], bytes], variant: object = None) -> bytes:
         """Return the last answer, or a new one when it is due. A new variant waits until then.
