@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,6 +99,15 @@ class Writing(Handler):
                 time.sleep(0.5)
             case "hang":
                 _hang()
+            case "fork":
+                if os.fork() == 0:
+                    time.sleep(12)
+                    os._exit(0)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "thread":
+                thread = threading.Thread(target=_fail_with, args=("s3cret",))
+                thread.start()
+                thread.join()
 
     def _note(self, **what: Any) -> None:
         line = json.dumps({"pid": os.getpid(), **what}) + "\n"
@@ -123,6 +133,19 @@ class InWorker(Writing):
 
 class PerLane(Writing):
     per_lane = True
+
+
+class SlowToOpen(Writing):
+    """Its `open` waits while `once` exists."""
+
+    def open(self, context: HandlerContext) -> None:
+        super().open(context)
+        while self._once is not None and self._once.exists():
+            time.sleep(0.01)
+
+
+def _fail_with(secret: str) -> None:
+    raise ValueError(secret)
 
 
 def _hang() -> None:

@@ -13,7 +13,7 @@ from handlers.failures import AskAgain
 from worker.attempts.backoff import backoff, seconds_to_wait, text_of
 from worker.attempts.circuit import BoundHandler
 from worker.attempts.limit import Limited
-from worker.attempts.steps import MustHalt, MustWait, Step, Tried, Watch
+from worker.attempts.steps import MustHalt, MustWait, ProcessAway, ProcessDied, Step, Tried, Watch
 
 Work = TypeVar("Work", bound=Tried)
 _ALONE = 5.0
@@ -190,7 +190,7 @@ class HandlerRun:
             # The target has answered other tables since, so it is unavailable to this table only.
             wait = max(_ALONE, seconds_to_wait(error.retry_after))
             self.error = error = TargetUnavailable(text_of(error), retry_after=wait, others_go_on=True)
-        self._answered(watch)
+        self._answered(watch, raised)
         if isinstance(error, TargetUnavailable):
             if not isinstance(before, TargetUnavailable) or not before.others_go_on:
                 watch.held_up(work, self.name, error)
@@ -207,7 +207,10 @@ class HandlerRun:
             self.attempt = 0
         return self._after_failure(work, end, error, random)
 
-    def _answered(self, watch: Watch[Work]) -> None:
+    def _answered(self, watch: Watch[Work], raised: BaseException | None = None) -> None:
+        if isinstance(raised, ProcessAway | ProcessDied):  # the target may still be down
+            self.circuit.not_called(self.turn)
+            return
         down = self.circuit.answered(self.turn)
         if down is not None:
             watch.target_up(self.name, down)

@@ -56,9 +56,7 @@ class Batches:
                 configuration, patience=None, rebuilt=self._rebuilt, present=lambda: self.configuration
             )
         for table in list(self._tables.values()):
-            rule = configuration.rule_for(table.label)
-            if rule is not None and rule.is_as(table.rule):  # as in `TableBook.adopt`
-                table.statement_rules = rule.statement_rules
+            self._adopt(table)
         return configuration
 
     def learn(self, records: Iterable[Sequence[Any]]) -> None:
@@ -122,7 +120,15 @@ class Batches:
     def _table(self, version: int, number: int, database: str, name: str) -> Table:
         rule = self._configurations[version].tables[number]
         bound = [BoundHandler(entry.name, ()) for entry in rule.handlers]
-        return Table(database, name, rule, bound)
+        table = Table(database, name, rule, bound)
+        self._adopt(table)  # it may be from before a reload, and this process from after it
+        return table
+
+    def _adopt(self, table: Table) -> None:
+        """As in `TableBook.adopt`: a statement in its records may name a table whose rules have changed."""
+        rule = self.configuration.rule_for(table.label)
+        if rule is not None and rule.is_as(table.rule):
+            table.statement_rules = rule.statement_rules
 
     def _chunk(
         self,

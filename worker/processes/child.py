@@ -86,6 +86,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the worker ends this process, when its batches are done
     child = Child()
+    threading.excepthook = _of_thread
     log_to(child.events, "info")
     count = 0
     while True:
@@ -98,6 +99,12 @@ def main() -> None:
             continue
         threading.Thread(target=child.serve, args=(count, frames), name=f"lane-{count}", daemon=True).start()
         count += 1
+
+
+def _of_thread(found: threading.ExceptHookArgs) -> None:
+    """Log an uncaught error of a handler's thread, through the worker: Python would print its secrets."""
+    if isinstance(found.exc_value, Exception):
+        logs.log_unhandled(found.exc_value)
 
 
 def log_to(events: Events, level: str) -> None:
@@ -135,6 +142,8 @@ def _end_with(life: int) -> None:
     os.set_inheritable(life, False)
     if hasattr(os, "O_ASYNC"):
         fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+        if hasattr(fcntl, "F_SETSIG"):  # Linux: also if this process is stopped
+            fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([life], [], [], 0)[0]:  # it has ended already
         os._exit(1)

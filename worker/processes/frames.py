@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import socket
 from typing import Any
@@ -38,6 +39,11 @@ class Frames:
         if length & _PICKLED:
             return pickle.loads(self._exactly(length ^ _PICKLED))
         return _decode(self._exactly(length))
+
+    def shut(self) -> None:
+        """Let both ends find that it has ended, after what is on its way."""
+        with contextlib.suppress(OSError):  # it is closed
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._socket.close()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from worker.attempts.steps import ProcessAway
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked
 from worker.processes.frames import EVENTS, REQUESTS, Frames
@@ -75,7 +76,10 @@ class Process:
         finally:
             theirs.close()
             os.close(life)
+        self._connections: list[Frames] = []
+        self._has_ended = False
         events = self._connect(EVENTS)
+        threading.Thread(target=self._watch, name=f"process-{number}-end", daemon=True).start()
         threading.Thread(target=self._listen, args=(events,), name=f"process-{number}", daemon=True).start()
 
     @property
@@ -84,7 +88,13 @@ class Process:
 
     @property
     def how_ended(self) -> str:
-        code = self._child.wait()
+        """How it has ended. It is killed if it lives on after a connection was lost: what it still runs is to
+        be tried again."""
+        try:
+            code = self._child.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            code = self._child.wait()
         if code >= 0:
             return f"exit code {code}"
         with contextlib.suppress(ValueError):
@@ -123,7 +133,10 @@ class Process:
             self._child.kill()
 
     def _connect(self, kind: bytes) -> Frames:
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:  # of the worker, for example too many open files: the child is as before
+            raise ProcessAway(f"lane process {self.number} cannot be asked: {error}", 1.0) from error
         try:
             socket.send_fds(self._control, [kind], [theirs.fileno()])
         except BaseException:
@@ -131,13 +144,24 @@ class Process:
             raise
         finally:
             theirs.close()
-        return Frames(ours)
+        frames = Frames(ours)
+        self._connections.append(frames)
+        if self._has_ended:
+            frames.shut()
+        return frames
 
     def _listen(self, events: Frames) -> None:
         self._listener.listen(events)
         self._child.wait()
         os.close(self._life)
         self._ended(self)
+
+    def _watch(self) -> None:
+        """A process that a handler has forked may keep the other ends of the connections open."""
+        self._child.wait()
+        self._has_ended = True
+        for frames in self._connections:
+            frames.shut()
 
 
 def stack_beyond(thread: int) -> str:

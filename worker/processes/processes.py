@@ -7,11 +7,13 @@ import pickle
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from handlers import Batch, Change, HandlerContext
+from handlers.hanging_calls import Bounded
 from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
@@ -90,13 +92,21 @@ class Processes:
             self._open(slot.process, opening)
 
     def everywhere(self, name: str, number: int, *rest: Any) -> dict[str, Any]:
-        """Ask each process with this handler. Returns process -> answer."""
+        """Ask each process with this handler, side by side: one may hang. Returns process -> answer, without
+        those that have ended. Raises what they raise."""
         present = [(slot, slot.present) for slot in self._slots]
-        return {
-            f"process {slot.number}": process.ask(name, number, *rest)
+        asked = {
+            f"process {slot.number}": Bounded(
+                f"{name}-{slot.number}", partial(process.ask, name, number, *rest)
+            )
             for slot, process in present
             if process is not None and number in process.knows.handlers
         }
+        answers = {}
+        for process, call in asked.items():
+            with suppress(EOFError, OSError):
+                answers[process] = call.within(threading.TIMEOUT_MAX)
+        return answers
 
     def handle(self, opening: Opening, batch: Batch) -> None:
         """Pass a batch to a handler in its table's process. Raises what the handler raises, ProcessDied, and
@@ -135,8 +145,8 @@ class Processes:
 
     def close(self) -> None:
         """End the processes, whose handlers are closed."""
-        for slot in self._slots:
-            slot.close()
+        for call in [Bounded(f"end-{slot.number}", slot.close) for slot in self._slots]:
+            call.within(threading.TIMEOUT_MAX)
 
     # -- decoding
 
@@ -157,6 +167,9 @@ class Processes:
                 if records == 1:
                     del self._deaths[table.label]
             fault = UndecodableRecord(f"the process that reads it ends: {died}")
+            if records == 1 and undecodable(reading.chunks[0].messages[0], fault):
+                reading.ends, reading.promised = [0], False
+                return Decoded(ChangesElsewhere(reading, 0, 0), reading.ends, None)
             return Decoded([], [0] * (records // 2), fault)
         return found or self._taken(reading, undecodable)
 
@@ -210,10 +223,14 @@ class Processes:
         while answer is None:
             described = None if known else self._described(table)
             what = token, described, reading.most_bytes, chunks, released
-            if call is None:
-                answer = slot.ask(table.label, process, "decode", *what)
-            else:
-                answer, raised = slot.ask(table.label, process, "decode_and_handle", what, call)
+            try:
+                if call is None:
+                    answer = slot.ask(table.label, process, "decode", *what)
+                else:
+                    answer, raised = slot.ask(table.label, process, "decode_and_handle", what, call)
+            except ProcessAway:
+                process.released.extend(released)  # it may not have been asked
+                raise
             known, released = False, []
         process.knows.tables.add(token)
         found: dict[str, Any] = answer
@@ -250,12 +267,14 @@ class Processes:
                 process.knows.handlers.add(opening.number)
 
     def _reopen(self, slot: Slot, process: Process, opening: Opening) -> None:
-        """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""
+        """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened. Also
+        when it is open: that may have taken so long that the worker has lost the batch's partitions."""
         try:
             self._open(process, opening)
         except Exception as error:
             reason = f"lane process {slot.number} cannot open handler {opening.entry.name}: {text_of(error)}"
             raise ProcessAway(reason, 1.0) from error
+        raise ProcessAway(f"lane process {slot.number} has just opened handler {opening.entry.name}", 0.0)
 
     def _ask(self, process: Process, name: str, *rest: Any) -> Any:
         try:

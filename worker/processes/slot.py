@@ -158,12 +158,15 @@ class Slot:
                 "after any failure",
             )
             self._tell_ended()
-            threading.Thread(target=self._again, name="process-again", daemon=True).start()
+            threading.Thread(target=self._pause, name="process-again", daemon=True).start()
 
-    def _again(self) -> None:
+    def _pause(self) -> None:
         lived = time.monotonic() - self._started
         self._pauses = 0 if lived >= _CALM_SECONDS else self._pauses + 1
         time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._pauses - 1)) if self._pauses > 1 else 0.0)
+        self._again()
+
+    def _again(self) -> None:
         while not self._closed:
             try:
                 made = self._make(self._gone)
@@ -173,14 +176,15 @@ class Slot:
                 continue
             with self._changed:
                 self._started = time.monotonic()
-                if not self._closed and made not in self._ended:
+                lives = not self._closed and made not in self._ended
+                if lives:
                     self._process = made
-            if self._closed:
-                made.end()
-            elif self._process is made:
+            if lives:
                 log.info("lane_process_started", process=self.number, pid=made.pid)
                 self._ready()
                 return
+            if self._closed:
+                made.end()
             else:
                 time.sleep(_LONGEST_PAUSE)
 

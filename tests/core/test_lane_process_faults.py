@@ -1,0 +1,246 @@
+"""Child processes that are killed, stopped, cut off or late: what the worker then does and does not do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from building import chunk, configuration, record, work
+from process_stage import ProcessStage
+from processing import NOW
+from structlog.testing import capture_logs
+
+from offsets.types import Checkpoint
+from worker.attempts.steps import ProcessAway
+from worker.processes import process, slot
+from worker.processes.batches import Batches
+from worker.units.unit import UnitState
+
+Make = Callable[..., ProcessStage]
+Entry = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setattr(slot, "_LONGEST_PAUSE", 0.05)
+    made: list[ProcessStage] = []
+
+    def stage(*rules: dict[str, Any], **more: Any) -> ProcessStage:
+        made.append(ProcessStage(tmp_path, *rules, **more))
+        return made[-1]
+
+    yield stage
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Entry:
+    def entry(kind: str = "Writing", **options: Any) -> dict[str, Any]:
+        return {"type": f"process_handlers:{kind}", "file": str(tmp_path / "events.jsonl"), **options}
+
+    return entry
+
+
+def present(stage: ProcessStage) -> process.Process:
+    found = stage.processes._slots[0].present
+    assert found is not None
+    return found
+
+
+def test_a_record_whose_decoding_ends_the_process_may_be_skipped(
+    make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = process._PROGRAM.replace("main()", "from process_handlers import poison; poison(); main()")
+    monkeypatch.setattr(process, "_PROGRAM", program)
+    stage = make({"handlers": [writing()]}, processes=1, on_undecodable="skip")
+    orders = stage.unit("orders")
+    stage.offer((orders, range(2, 5)))
+    stage.run(orders, seconds=60)
+    assert orders.state is UnitState.IDLE
+    assert [number for ids in stage.ids("orders") for number in ids] == [200, 400]
+    assert stage.counted('binlane_records_skipped_total{reason="undecodable"} 1.0')
+
+
+def test_a_worker_without_free_files_kills_no_process(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing(does={"0": "hang"})]}, processes=1)
+    orders, items = stage.unit("orders"), stage.unit("items")
+    stage.offer((orders, [0]))
+    for processor in stage.processors:
+        processor.start()
+    stage.wait(stage.calls.current)
+    time.sleep(0.2)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), before[1]))
+    try:
+        stage.offer((items, [1]))
+        stage.wait(lambda: items.state is UnitState.BACKOFF)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(2))
+    assert stage.ids("orders") == [[0]]
+    assert {line["pid"] for line in stage.events()} == set(stage.pids())
+
+
+def test_a_process_whose_connection_is_lost_is_replaced(
+    make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_END_SECONDS", 0.5)
+    stage = make({"handlers": [writing(does={"0": "hang"})]}, processes=1, lanes=1)
+    [old] = stage.pids()
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    for processor in stage.processors:
+        processor.start()
+    stage.wait(stage.calls.current)
+    time.sleep(0.2)
+    for frames in present(stage)._connections[1:]:
+        frames.shut()
+    stage.wait(lambda: orders.finished_records == 1)
+    assert [line["pid"] for line in stage.events()] == stage.pids()
+    assert stage.pids() != [old]
+    assert not Path(f"/proc/{old}").exists(), "or its call would go on beside the other one"
+
+
+def test_a_forked_process_hides_no_end(make: Make, writing: Entry, tmp_path: Path) -> None:
+    (once := tmp_path / "once").touch()
+    stage = make({"handlers": [writing(does={"0": "fork"}, once=str(once))], "retry": NOW}, processes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    stage.run(orders, seconds=6)
+    assert stage.events()[0]["attempt"] == 2
+
+
+def test_errors_of_threads_reach_the_log_and_nothing_else(
+    make: Make, writing: Entry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stage = make({"handlers": [writing(does={"0": "thread"})]}, processes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    with capture_logs() as logs:
+        stage.run(orders)
+        stage.wait(lambda: any(log["event"] == "unhandled_error" for log in logs))
+    assert "s3cret" not in capfd.readouterr().err, "the log replaces secrets"
+
+
+def test_a_process_that_hangs_or_ends_keeps_no_release_from_the_others(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing()]})
+    stopped, other = stage.pids()
+    os.kill(stopped, signal.SIGSTOP)
+    releasing = threading.Thread(target=stage.handlers.release, args=([("t", 1)], 10.0))
+    with capture_logs() as logs:
+        releasing.start()
+        stage.wait(lambda: stage.events("release"))
+        os.kill(stopped, signal.SIGKILL)
+        releasing.join(10)
+    assert not releasing.is_alive()
+    assert [line["pid"] for line in stage.events("release")] == [other]
+    assert not [log for log in logs if log["event"].startswith("handler_release")]
+
+
+def test_nothing_begins_after_a_long_opening_without_another_look(
+    make: Make, writing: Entry, tmp_path: Path
+) -> None:
+    gate = tmp_path / "once"
+    stage = make({"handlers": [writing("SlowToOpen", once=str(gate))]}, processes=1, lanes=1)
+    [old] = stage.pids()
+    gate.touch()
+    os.kill(old, signal.SIGKILL)
+    stage.wait(lambda: stage.pids() not in ([old], []))
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    for processor in stage.processors:
+        processor.start()
+    stage.wait(lambda: len(stage.events("open")) == 2)
+    stage.partition.closed = True
+    gate.unlink()
+    time.sleep(0.5)
+    stage.stop()
+    assert stage.events() == []
+
+
+def test_a_process_forgets_what_is_told_while_another_batch_runs_alone(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing()]}, processes=1, lanes=1)
+    own = stage.processes._slots[0]
+    orders = stage.unit("orders")
+    batches = [work(orders, chunk(stage.partition, [record(n)])) for n in range(3)]
+    assert batches[0].decode(lambda _record, _fault: False) is None
+    batches[0].forget_rows()
+    own._suspects.add("shop.items")
+    own._asked["shop.items"] = time.monotonic()
+    with pytest.raises(ProcessAway):
+        batches[1].decode(lambda _record, _fault: False)
+    own.survived("shop.items")
+    assert batches[2].decode(lambda _record, _fault: False) is None
+    assert present(stage).ask("kept") == 1
+
+
+def test_stopped_processes_end_together(make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_END_SECONDS", 1.0)
+    stage = make({"handlers": [writing()]}, processes=4)
+    for pid in stage.pids():
+        os.kill(pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    stage.processes.close()
+    assert time.monotonic() - begin < 2.5
+
+
+def test_a_stopped_process_ends_with_its_worker() -> None:
+    program = """
+import os, signal
+from pathlib import Path
+from worker.processes.events import Listener
+from worker.processes.process import Process
+child = Process(0, Listener(None, print, print), print)
+child.ask("kept")
+os.kill(child.pid, signal.SIGSTOP)
+while ") T " not in Path(f"/proc/{child.pid}/stat").read_text(): pass
+print(child.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    told = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False)
+    stat = Path(f"/proc/{int(told.stdout)}/stat")
+    end = time.monotonic() + 5
+    while stat.exists() and ") Z " not in stat.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_table_described_after_a_reload_follows_its_rules() -> None:
+    orders = {"match": "shop.orders", "handlers": [{"type": "log"}], "columns": {"exclude": ["note"]}}
+    items = {"match": "shop.items", "handlers": [{"type": "log"}]}
+    before = configuration(orders, items)
+    after = configuration(orders, {**items, "columns": {"exclude": ["secret"]}})
+    batches = Batches(rebuilt=lambda: None)
+    batches.configure(0, pickle.dumps(before))
+    batches.configure(1, pickle.dumps(after))
+    table = batches._table(0, 0, "shop", "orders")
+    rule = batches.configuration.rule_for("shop.orders")
+    assert rule is not None
+    assert rule.statement_rules is not None
+    assert table.statement_rules is rule.statement_rules
+
+
+def test_a_process_that_is_started_says_nothing_of_the_target(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing(does={"0": "down"})], "retry": NOW}, processes=1, lanes=1)
+    [old] = stage.pids()
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    with capture_logs() as logs:
+        for processor in stage.processors:
+            processor.start()
+        stage.wait(lambda: any(log["event"] == "target_down" for log in logs))
+        os.kill(old, signal.SIGKILL)
+        stage.wait(lambda: stage.pids() not in ([old], []))
+        time.sleep(0.5)
+    assert [log["event"] for log in logs if log["event"].startswith("target")] == ["target_down"], logs
