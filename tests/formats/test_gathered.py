@@ -168,6 +168,20 @@ def test_rows_of_all_databases_have_the_columns_of_each() -> None:
     assert "more" not in (other.types or {})
 
 
+def test_rows_without_a_column_have_its_present_type() -> None:
+    """Else each is merged apart, and a target that is created with them gets a type too narrow for others."""
+    canal = of("canal")
+    kinds = [None, "int", None, "bigint", None, "bigint", None]
+    sent = [
+        of_shop(1)
+        if kind is None
+        else of_shop(2, data=[{"id": "7", "more": "1"}], mysqlType={"id": "bigint", "more": kind})
+        for kind in kinds
+    ]
+    told = [(change.types or {}).get("more") for change in decoded(canal, *sent)]
+    assert told == [None, "int", "int", "bigint", "bigint", "bigint", "bigint"]
+
+
 def _columns(change: Change) -> list[str]:
     return sorted(name.lower() for name in change.types or {})
 

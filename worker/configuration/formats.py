@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from handlers import Change
+from handlers.mysql import ddl
+from handlers.mysql.ddl.rules import names_of
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.configuration.model import Configuration
-from worker.formats.gathered import Gathered
-from worker.formats.interface import Format, Route
+from worker.formats.gathered import Gathered, Places
+from worker.formats.interface import Format, Route, UndecodableRecord
 from worker.formats.registry import FormatChoice
 
 COMMAND_SECONDS = 15.0
@@ -33,15 +36,33 @@ def formats_of(
 
         schemas = schemas_of(settings, configuration.folder, patience=patience, rebuilt=rebuilt)
 
+    places = Places(configuration.databases)
+
     def refuse(change: Change, own: Route, table: str) -> None:
-        """Refuse a statement if the rows after it may show what rules hide. Raises ShownBehind."""
-        rule = (configuration if present is None else present()).rule_for(table)
+        """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
+        and others. Raises ShownBehind, UndecodableRecord."""
+        is_gathered = places.of(own.database, own.table) is not None
+        rule_for = (configuration if present is None else present()).rule_for
+        rule = rule_for(table) if is_gathered else None
         if rule is not None and rule.statement_rules is not None:
             try:
                 rule.statement_rules.follow(change, own.database, own.table)
             except RuleFault as fault:
                 if isinstance(fault, ShownBehind):
                     raise  # all others are about following it
+        for database, name, is_dropped in _named(change.sql or "", own.database):
+            # Servers that ignore case log a statement as the user spelled it.
+            spelled = ((database, name), (database.lower(), name.lower()))
+            if is_gathered:
+                is_other = not any(places.of(*each) for each in spelled)
+                is_mixed = is_dropped and is_other and rule_for(f"{database}.{name}") is not None
+            else:  # a handler would change the table that has the rows of all databases
+                is_mixed = any(each in configuration.databases for each, _ in spelled)
+            if is_mixed:
+                raise UndecodableRecord(
+                    f"its statement changes {database}.{name}, too, but `databases` gathers only some of its "
+                    "tables: change the others in the target, and set this record aside"
+                )
 
     def gathered(own: Format) -> Format:
         return wrapped(Gathered(own, configuration.databases, refuse) if configuration.databases else own)
@@ -49,3 +70,11 @@ def formats_of(
     return FormatChoice(
         configuration.format, configuration.json_layout, configuration.debezium, schemas, gathered
     )
+
+
+def _named(sql: str, database: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield each table that a statement names, and whether it is dropped. Nothing if it cannot be read."""
+    with suppress(ddl.StatementError):
+        for one in ddl.parse(sql, database):
+            for name in names_of(one):
+                yield name.database or database, name.table, isinstance(one, ddl.DropTable)

@@ -75,7 +75,8 @@ class Gathered:
         rules: Mapping[str, DatabasesRule],
         refuse: Callable[[Change, Route, str], None] = lambda *_: None,
     ) -> None:
-        """`refuse`: raises if a statement, of this route and this table for handlers, may not be skipped."""
+        """`refuse`: raises if a statement, of this route and this table for handlers, may not be skipped. If
+        the table is not gathered: if it may not be handed on."""
         self.name = format_.name
         self.route: Callable[[bytes], Route] = self._route
         self._format = format_
@@ -106,7 +107,11 @@ class Gathered:
             own = self._format.explain(record)
             if isinstance(own, Skip | Apart) or len(into) == first:
                 return
-            if (place := self._places.of(own.database, own.table)) is not None:
+            if (place := self._places.of(own.database, own.table)) is None:
+                for each in into[first:]:
+                    if each.op == "ddl":
+                        self._refuse(each, own, f"{own.database}.{own.table}")
+            else:
                 rows = self._rows(into[first:], own, place.database)
                 into[first:] = [self._formed(each, place, own) for each in rows]
         except Exception:
@@ -166,7 +171,7 @@ class Gathered:
         before, every = self._columns.get((place.database, table), {}), in_full(types)
         own = {name.lower(): (name, text) for name, text in every.items()}
         self._columns[place.database, table] = seen = {**before, **own}
-        if len(seen) > len(before) or len(self._types) >= _MOST_TYPES:
+        if seen != before or len(self._types) >= _MOST_TYPES:
             self._types.clear()
         others = dict(each for name, each in seen.items() if name not in own)
         # Not a table's whole schema (SchemaTypes): a column that one database lacks is dropped in none.

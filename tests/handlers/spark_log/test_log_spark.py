@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -97,6 +97,15 @@ class TestHadoop(FilesContract):
     @pytest.fixture
     def files(self, spark: SharedSpark, root: str) -> Files:
         return HadoopFiles(spark.session, root)
+
+    def test_a_file_stays_until_another_is_whole(self, files: Files, root: str) -> None:
+        files.put(f"{root}/log/last", b"old")
+        with pytest.raises(TypeError):  # the write ends before its first byte
+            files.replace(f"{root}/log/last", cast(Any, 1.5))
+        assert files.read(f"{root}/log/last") == b"old"
+        files.replace(f"{root}/log/last", b"new")
+        assert files.read(f"{root}/log/last") == b"new"
+        assert [each.name for each in files.list(f"{root}/log") if not each.name.endswith(".crc")] == ["last"]
 
 
 class TestAnotherScheme(FilesContract):

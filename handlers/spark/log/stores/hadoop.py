@@ -63,7 +63,9 @@ class HadoopFiles:
         self._contexts: Any = java_class(session, "org.apache.hadoop.fs.FileContext")
         self._conf = hadoop_conf(session)
         # FileSystem.rename of one file over another depends on the store. FileContext's never overwrites.
-        self._no_options = gateway.new_array(java_class(session, "org.apache.hadoop.fs.Options$Rename"), 0)
+        option = java_class(session, "org.apache.hadoop.fs.Options$Rename")
+        self._no_options, self._over = gateway.new_array(option, 0), gateway.new_array(option, 1)
+        self._over[0] = option.OVERWRITE
         with _explained(uri, "reach"):
             place = self._path(uri)
             self._fs = place.getFileSystem(self._conf)
@@ -126,7 +128,10 @@ class HadoopFiles:
 
     def replace(self, path: str, data: bytes) -> None:
         with _explained(path, "write"):
-            self._write(self._fs.create(self._path(path), True), data)
+            if self._lands_whole:
+                self._write(self._fs.create(self._path(path), True), data)
+            else:
+                self._put_by_rename(self._path(path), data, self._over)
 
     def delete(self, path: str) -> None:
         with _explained(path, "remove"):
@@ -165,11 +170,11 @@ class HadoopFiles:
                 raise FilesError(f"cannot write {path}: a file has the name of its folder") from None
             raise
 
-    def _put_by_rename(self, target: Any, data: bytes | pa.Buffer) -> None:
+    def _put_by_rename(self, target: Any, data: bytes | pa.Buffer, options: Any = None) -> None:
         temporary = self._path(target.getParent(), temporary_name())
         try:
             self._write(self._fs.create(temporary, False), data)
-            self._context.rename(temporary, target, self._no_options)
+            self._context.rename(temporary, target, self._no_options if options is None else options)
         except BaseException:
             with suppress(Exception):  # it is hidden, and removed when it is old
                 self._fs.delete(temporary, False)

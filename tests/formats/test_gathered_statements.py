@@ -1,0 +1,65 @@
+"""Statements that change gathered tables and others at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from canal_messages import message
+
+from handlers import Change
+from worker.configuration import Configuration
+from worker.configuration.formats import formats_of
+from worker.formats.interface import UndecodableRecord
+
+LOG = {"handlers": [{"type": "log"}]}
+CONFIGURATION: dict[str, Any] = {
+    "kafka": {"bootstrap_servers": "localhost:9092", "group_id": "g", "topics": ["cdc"]},
+    "tables": [{"match": "shop*.*", **LOG}, {"match": "crm.*", **LOG}],
+    "databases": {"shops": {"match": "/shop_[0-9]\\.[a-z]+/"}},
+}
+
+
+def changes_of(database: str, table: str, sql: str) -> list[Change]:
+    made, changes = Configuration.model_validate(CONFIGURATION), list[Change]()
+    record = message(database=database, table=table, type="ERASE", isDdl=True, sql=sql, data=None)
+    formats_of(made).of("cdc").decode(record, changes)
+    return changes
+
+
+@pytest.mark.parametrize(
+    ("database", "table", "sql", "other"),
+    [
+        ("shop_1", "a", "DROP TABLE shop_1.a, crm.b", "crm.b"),
+        ("shop_1", "a", "DROP TABLE crm.b, a", "crm.b"),
+        # The target's table of this name has the rows of all databases.
+        ("crm", "b", "DROP TABLE b, shops.a", "shops.a"),
+        ("crm", "b", "DROP TABLE b, SHOPS.A", "SHOPS.A"),
+        ("crm", "b", "RENAME TABLE shops.a TO crm.b", "shops.a"),
+        ("crm", "b", "RENAME TABLE crm.b TO shops.a", "shops.a"),
+        ("crm", "b", "CREATE TABLE b LIKE shops.a", "shops.a"),
+    ],
+)
+def test_a_statement_of_both_is_an_error(database: str, table: str, sql: str, other: str) -> None:
+    with pytest.raises(UndecodableRecord, match=rf"changes {other}, too"):
+        changes_of(database, table, sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP TABLE shop_1.a, shop_2.a, shops.a",
+        "DROP TABLE a, other.b",  # no rule has other.b
+        "RENAME TABLE a TO _a_del, _a_gho TO a",
+        "DROP TABLE SHOP_1.A, Shop_2.a",
+        "DROP TABLE a, ",
+        "DROP TABLE a",
+    ],
+)
+def test_a_statement_of_gathered_tables_alone_is_skipped(sql: str) -> None:
+    assert changes_of("shop_1", "a", sql) == []
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE b, crm.c", "RENAME TABLE b TO c", "DROP TABLE b, "])
+def test_a_statement_of_other_tables_is_handed_on(sql: str) -> None:
+    assert [change.sql for change in changes_of("crm", "b", sql)] == [sql]
