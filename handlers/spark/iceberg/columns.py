@@ -72,12 +72,12 @@ def unfit(schema: Schema, partitions: PartitionSpec, names: Sequence[str] = ()) 
         if _OF_STRUCTS.search(kind := str(field.field_type)):
             return f"column {field.name!r} is {kind}, and PyIceberg turns its nulls into empty values"
     for part in partitions.fields:
-        source, how = schema.find_field(part.source_id), part.transform
-        is_float = isinstance(
-            source.field_type, FloatType | DoubleType
-        )  # PyIceberg splits -0.0 and NaN wrongly
-        if str(how) != "void" and (is_float or not how.can_transform(source.field_type)):
-            return f"{source.name} is {source.field_type}, which cannot be partitioned by {how}"
+        if (own := schema.find_column_name(part.source_id)) is None:  # version 1 keeps the partition as void
+            return f"somebody has dropped the column of its partition {part.name}"
+        source, how = schema.find_type(part.source_id), part.transform
+        is_float = isinstance(source, FloatType | DoubleType)  # PyIceberg splits -0.0 and NaN wrongly
+        if str(how) != "void" and (is_float or not how.can_transform(source)):
+            return f"{own} is {source}, which cannot be partitioned by {how}"
     return ""
 
 

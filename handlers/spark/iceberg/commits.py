@@ -16,7 +16,7 @@ from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
 from pyiceberg.manifest import ManifestContent
-from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
 
@@ -125,8 +125,7 @@ class _Replacing(_OverwriteFiles):
         ]
         # PyIceberg cannot write a manifest again if somebody has dropped a column of its partitions.
         can = all(self.schema().find_column_name(one.source_id) for each in layouts for one in each.fields)
-        most = TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
-        merged = _ManifestMergeManager(most, _MOST_MANIFESTS, can, self).merge_manifests(live)
+        merged = _ManifestMergeManager(8 * 2**20, _MOST_MANIFESTS, can, self).merge_manifests(live)
         return [*merged, *(each for each in manifests if each.content != ManifestContent.DATA)]
 
     def _clean_all_uncommitted(self) -> None:

@@ -23,7 +23,8 @@ def expire(table: Any, retention: float, load: Callable[[], Any]) -> None:
     if not times or times[-1] >= oldest or table.properties.get("gc.enabled", "").lower() == "false":
         return
     before = _files(table)
-    table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(oldest / 1000, UTC)).commit()
+    expiry = load().maintenance.expire_snapshots()  # with the branches and tags that were made meanwhile
+    expiry.older_than(datetime.fromtimestamp(oldest / 1000, UTC)).commit()
     table = load()
     for path in (gone := before - _files(table)):
         with suppress(OSError):

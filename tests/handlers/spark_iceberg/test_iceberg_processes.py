@@ -18,7 +18,7 @@ def test_two_processes_bring_each_change_in_once(tmp_path: Path, mode: str) -> N
     for each in both:
         each.start()
     for each in both:
-        each.join(90)
+        each.join(240)
     assert [each.exitcode for each in both] == [0, 0]
     lake = IcebergLake(tmp_path, mode=mode)
     try:

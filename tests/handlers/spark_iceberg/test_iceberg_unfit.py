@@ -134,3 +134,17 @@ def test_keys_are_found_in_a_wider_type_of_somebody_else(
         lake.merge()
     assert [row["name"] for row in lake.rows()] == ["b", "b"]
     assert kept is None or kept in [row["id"] for row in lake.rows()]
+
+
+def test_a_partition_whose_column_is_gone_is_refused(make_lake: MakeLake) -> None:
+    """Version 1 of the format keeps a removed partition as `void`."""
+    lake = make_lake(properties={"format-version": 1}, partition_by=["name"])
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    with lake.table().update_spec() as spec:
+        spec.remove_field("name")
+    with lake.table().update_schema() as schema:
+        schema.delete_column("name")
+    lake.crash()
+    with pytest.raises(Rejected, match="somebody has dropped the column of its partition name"):
+        lake.take(change(2, {"id": 2}, {"id": "int"}))

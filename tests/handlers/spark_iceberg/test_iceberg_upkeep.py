@@ -9,6 +9,7 @@ from pathlib import Path
 from iceberg_lab import IcebergLake, change
 
 from handlers.spark.engine.table.sink import TableSink
+from handlers.spark.iceberg.upkeep import expire
 
 MakeLake = Callable[..., IcebergLake]
 
@@ -78,6 +79,31 @@ def test_old_snapshots_go_with_their_files_but_not_those_of_tags(lake: IcebergLa
     lake.take(change(3, {"id": 1, "name": "3"}), change(4, {"id": 1, "name": "4"}))
     lake.merge()
     assert lake.rows() == [{"id": 1, "name": "4"}]
+
+
+def test_a_tag_that_is_made_while_files_are_counted_keeps_its_snapshot(lake: IcebergLake) -> None:
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+    counted = lake.table()
+    lake.table().manage_snapshots().create_tag(counted.snapshots()[0].snapshot_id, "kept").commit()
+    time.sleep(0.05)
+    expire(counted, 0.01, lake.table)
+    table = lake.table()
+    assert len(table.snapshots()) == 2
+    assert table.scan().use_ref("kept").to_arrow().to_pylist() == [{"id": 1, "name": "0"}]
+    assert lake.rows() == [{"id": 1, "name": "2"}]
+
+
+def test_a_table_that_is_set_back_while_files_are_counted_stays_so(lake: IcebergLake) -> None:
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+    counted = lake.table()
+    lake.table().manage_snapshots().rollback_to_snapshot(counted.snapshots()[0].snapshot_id).commit()
+    time.sleep(0.05)
+    expire(counted, 0.01, lake.table)
+    assert lake.rows() == [{"id": 1, "name": "0"}]
 
 
 def test_files_stay_that_another_table_may_need(make_lake: MakeLake) -> None:
