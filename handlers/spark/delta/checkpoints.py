@@ -128,8 +128,13 @@ def _take(state: dict[tuple[str, str], dict[str, Any]], row: Mapping[str, Any]) 
 def clean_log(files: Files, path: str, expired_ms: int) -> None:
     """Remove the commits before the newest checkpoint that is older than `expired_ms`."""
     folder = f"{path}/_delta_log"
-    entries = [one for one in files.list(folder) if one.name[:20].isdigit() or is_temporary(one.name)]
-    old = sorted(each.name for each in entries if 0 < each.modified_ms < expired_ms)
+    old: list[str] = []
+    for one in files.list_after(folder, ".binlane-"):  # temporary files, then versions
+        is_version = one.name[:20].isdigit()
+        if is_version and one.modified_ms >= expired_ms:
+            break  # the next versions are younger
+        if 0 < one.modified_ms < expired_ms and (is_version or is_temporary(one.name)):
+            old.append(one.name)
     newest = max((name[:20] for name in old if name.endswith(".checkpoint.parquet")), default="")
     for name in old:
         if name[:20] < newest:

@@ -135,6 +135,10 @@ class CommitInfo(msgspec.Struct, rename="camel"):
     operation_parameters: dict[str, Any] | None = None
 
 
+class LastCheckpoint(msgspec.Struct):
+    version: int
+
+
 class Action(msgspec.Struct, rename="camel"):
     add: Add | None = None
     remove: Remove | None = None
@@ -146,6 +150,7 @@ class Action(msgspec.Struct, rename="camel"):
 
 
 read_action = msgspec.json.Decoder(Action).decode
+read_last_checkpoint = msgspec.json.Decoder(LastCheckpoint).decode
 read_stats = msgspec.json.Decoder(Stats).decode
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +19,10 @@ from handlers.spark.delta.log_actions import (
     Protocol,
     Snapshot,
     read_action,
+    read_last_checkpoint,
     read_stats,
 )
-from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.log.stores.interface import Entry, Files, FilesError
 
 _FEATURES = frozenset(
     (
@@ -175,9 +177,24 @@ class _Replay:
 
 def found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:
     """Return the files of the newest complete checkpoint, and the versions of the commits since."""
+    # The log of a month is long. The hint may be out of date, or wrong.
+    with suppress(Unknown, OSError):
+        return _found(files.list_after(folder, f"{hinted_version(files, folder):020d}"))
+    return _found(files.list(folder))
+
+
+def hinted_version(files: Files, folder: str) -> int:
+    """Return the newest checkpoint's version, or a former one's. Raises Unknown, and like `Files.read`."""
+    try:
+        return read_last_checkpoint(files.read(f"{folder}/_last_checkpoint")).version
+    except _BROKEN as error:
+        raise Unknown from error
+
+
+def _found(entries: Iterable[Entry]) -> tuple[Sequence[str], Sequence[int]]:
     commits: list[int] = []
     checkpoints: dict[tuple[int, int], list[str]] = {}
-    for name in sorted(entry.name for entry in files.list(folder)):
+    for name in sorted(entry.name for entry in entries):
         if (found := _NAMED.fullmatch(name)) is None:
             continue
         version = int(found[1])

@@ -23,7 +23,7 @@ from handlers.spark.delta.few_files import Rewrite, TableFile, files_of
 from handlers.spark.delta.log_files import snapshot_in_files
 from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.delta.statements import literal
-from handlers.spark.log.stores.interface import AlreadyThere, Files, is_temporary
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, is_temporary, scheme_of
 from handlers.spark.table_ref import TableRef
 
 _FOLDER = "_upkeep"
@@ -112,6 +112,9 @@ _MOST_BYTES = 512 * 2**20
 _TOGETHER = 32 * 2**20
 """The size up to which files become one. Files of half this size stay as they are."""
 _MOST_MEMORY = 512 * 2**20
+_PLACED = re.compile(r"[0-9A-Za-z]{2}|[^_.=][^=]*=.*")
+"""Folders into which Spark writes files: of tables with column mapping, or that were partitioned. Others may
+contain other tables."""
 _UNCOMMITTED_MS = 3_600_000
 """The age up to which a commit may still add a file that no version has."""
 
@@ -173,13 +176,16 @@ def _read(table: NextVersion, together: Sequence[Sequence[TableFile]]) -> Iterat
 
 def vacuumed(table: NextVersion, retention: float) -> bool:
     """Remove files that no version of the last `retention` seconds needs. The table's own setting applies if
-    it is longer. Returns True. Raises what the store raises."""
+    it is longer. Returns False, with nothing changed, if Spark must do it. Raises what the store raises."""
     assert table.base is not None
     own = duration_ms(table.base.metadata.configuration.get("delta.deletedFileRetentionDuration", "0 days"))
     now = time.time() * 1000
     before, removed = now - max(retention * 1000, own or 0), table.base.removed
     needed = {*table.base.files, *(path for path, moment in removed.items() if moment >= before)}
-    needed, known = ({f"{table.path}/{unquote(path)}" for path in each} for each in (needed, removed))
+    needed, known = ({unquote(path) for path in each} for each in (needed, removed))
+    if any(path.startswith("/") or scheme_of(path) for path in needed):
+        return False  # of a shallow clone, or of a folder that has several names
+    needed, known = ({f"{table.path}/{path}" for path in each} for each in (needed, known))
     for path, modified in _entries(table.files, table.path):
         limit = before if path in known else min(before, now - _UNCOMMITTED_MS)
         if path not in needed and 0 < modified < limit:
@@ -187,11 +193,16 @@ def vacuumed(table: NextVersion, retention: float) -> bool:
     return True
 
 
-def _entries(files: Files, folder: str) -> Iterator[tuple[str, int]]:
-    """Yield all files below a folder, and empty folders, with when they changed. Spark writes files of tables
-    with column mapping into folders."""
-    for each in files.list(folder):
+def _entries(files: Files, folder: str, of: Entry | None = None) -> Iterator[tuple[str, int]]:
+    """Yield a table's files and empty folders, with when they changed. `of`: the folder, if it is inside."""
+    found = files.list(folder)
+    if of is not None and not found:
+        yield folder, of.modified_ms
+    if of is not None and any(each.name == "_delta_log" for each in found):
+        return  # another table
+    for each in found:
         path = f"{folder}/{each.name}"
-        if is_temporary(each.name) or not each.name.startswith(("_", ".")):
-            inside = list(_entries(files, path)) if each.is_folder else []
-            yield from inside or [(path, each.modified_ms)]
+        if each.is_folder and _PLACED.fullmatch(each.name):
+            yield from _entries(files, path, each)
+        elif not each.is_folder and (is_temporary(each.name) or not each.name.startswith(("_", "."))):
+            yield path, each.modified_ms

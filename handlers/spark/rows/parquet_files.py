@@ -48,9 +48,9 @@ def has_other_names(dataset: Any) -> bool:
     return any(name not in names and name.lower() in lowered for each in found for name in each)
 
 
-def _names(kind: pa.DataType) -> Iterator[str]:
-    """Without those that writers give to the parts of lists."""
+def _names(kind: pa.DataType, inside: str = "") -> Iterator[str]:
+    """Yield whole names, without those that writers give to the parts of lists."""
     for field in (kind.field(number) for number in range(kind.num_fields)):
-        if pa.types.is_struct(kind):
-            yield field.name
-        yield from _names(field.type)
+        path = f"{inside}.{field.name}" if pa.types.is_struct(kind) else inside
+        yield path
+        yield from _names(field.type, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import pytest
 from spark_sessions import SparkKeeper
 
 from handlers.spark.delta.log_files import metadata_in_files, snapshot_in_files
+from handlers.spark.log.stores.interface import Entry
 from handlers.spark.log.stores.local import LocalFiles
 
 TABLE_OF_ROWS = pa.schema([("id", pa.int64()), ("at", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])
@@ -192,6 +193,63 @@ def test_a_checkpoint_of_several_parts_counts_only_when_all_are_there(tmp_path: 
     found = state(tmp_path)
     assert found is not None
     assert (found.version, found.files, found.rows) == (0, 1, 1)
+
+
+class Counting(LocalFiles):
+    """Which entries of folders were looked at."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def list_after(self, folder: str, name: str) -> Iterator[Entry]:
+        for entry in super().list_after(folder, name):
+            self.seen.append(entry.name)
+            yield entry
+
+
+def long_log(folder: Path) -> None:
+    """Of commits 0 to 6, with checkpoints of 2 and 4."""
+    for version in range(7):
+        deltalake.write_deltalake(folder, rows(version), mode="append")
+        if version in (2, 4):
+            deltalake.DeltaTable(folder).create_checkpoint()
+
+
+def test_only_the_log_since_the_last_checkpoint_is_looked_at(tmp_path: Path) -> None:
+    long_log(tmp_path)
+    files = Counting()
+    found = snapshot_in_files(files, str(tmp_path))
+    assert found is not None
+    assert (found.version, found.rows) == (6, 7)
+    numbers = ["4.checkpoint.parquet", "4.json", "5.json", "6.json"]
+    assert files.seen == [*(f"{number:0>{len(number) + 19}}" for number in numbers), "_last_checkpoint"]
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        *(b"", b"{", b"\xff", b"[" * 100_000, b"{}", b'{"version": "4"}', b'{"version": null}'),
+        *(b'{"version": %d}' % number for number in (-5, 0, 1, 2, 3, 5, 6, 7, 10**18, 10**30)),
+        None,
+    ],
+)
+def test_a_log_whose_last_checkpoint_is_told_wrongly_is_read_all_the_same(
+    tmp_path: Path, hint: bytes | None
+) -> None:
+    long_log(tmp_path)
+    expected = state(tmp_path)
+    last = tmp_path / "_delta_log/_last_checkpoint"
+    last.unlink()
+    if hint is not None:
+        last.write_bytes(hint)
+    assert state(tmp_path) == expected
+    log_of(tmp_path, 4, "checkpoint.parquet").unlink()
+    assert state(tmp_path) == expected
+    for version in range(3):
+        log_of(tmp_path, version).unlink()
+    assert state(tmp_path) == expected
+    log_of(tmp_path, 3).unlink()
+    assert state(tmp_path) is None
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.log_files import Unknown, snapshot_in_files
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.stores.interface import Entry
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 
@@ -205,19 +207,41 @@ def test_the_log_before_an_old_checkpoint_is_removed(tmp_path: Path, monkeypatch
     assert table.rows() == before
 
 
+def test_the_log_s_cleaning_ends_at_the_first_young_version(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Asked(LocalFiles):
+        def list_after(self, folder: str, name: str) -> Iterator[Entry]:
+            for entry in super().list_after(folder, name):
+                asked.append(entry.name)
+                yield entry
+
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 12)
+    for name in (".nfs00", f".{5:020d}.json.crc", f"{2:020d}.checkpoint.parquet"):
+        (log(table) / name).touch()
+    now = time.time()
+    for version in range(4):
+        for each in log(table).glob(f"{version:020d}.*"):
+            os.utime(each, (now - 1000,) * 2)
+    clean_log(Asked(), table.path, int((now - 500) * 1000))
+    assert asked[0] == ".nfs00"
+    assert asked[-1] == f"{4:020d}.json"
+    assert min(name for name in names(table) if name[0] == "0") == f"{2:020d}.checkpoint.parquet"
+
+
 class Cleaned(LocalFiles):
-    """A log that another worker cleans after `_last_checkpoint` was read."""
+    """A log that another worker cleans after the table, and then `_last_checkpoint`, was read."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._is_near = False
+        self._hints = 0
 
     def read(self, path: str) -> bytes:
-        if self._is_near and path.endswith(f"{2:020d}.json"):
+        if self._hints == 2 and path.endswith(f"{2:020d}.json"):
             write_checkpoint(LocalFiles(), self._table.path, 3, 0)
             for version in range(3):
                 (log(self._table) / f"{version:020d}.json").unlink(missing_ok=True)
-        self._is_near |= path.endswith("_last_checkpoint")
+        self._hints += path.endswith("_last_checkpoint")
         return super().read(path)
 
 

@@ -162,11 +162,11 @@ def test_a_vacuum_finds_the_files_that_spark_puts_into_folders(table: Table) -> 
     told = commit.read_text()
     [needed] = (each for each in files(table) if each in told)
     commit.write_text(told.replace(needed, f"aB/{needed}"))
-    old = ["cD/part", f"cD/.binlane-{0:032d}.tmp", f".binlane-{1:032d}.tmp", "empty/empty", "_x/y", "z/_z"]
+    old = ["cD/part", f"cD/.binlane-{0:032d}.tmp", f".binlane-{1:032d}.tmp", "eE/empty", "_x/y", "zZ/_z"]
     for name in old:
         Path(table.path, name).parent.mkdir(exist_ok=True)
         Path(table.path, name).touch()
-    Path(table.path, "empty/empty").unlink()
+    Path(table.path, "eE/empty").unlink()
     Path(table.path, "cD/.part.crc").touch()
     Path(table.path, "aB").mkdir()
     Path(table.path, needed).rename(Path(table.path, "aB", needed))
@@ -174,8 +174,35 @@ def test_a_vacuum_finds_the_files_that_spark_puts_into_folders(table: Table) -> 
         os.utime(each, (1, 1))
     assert upkeep(table).vacuum(table.ref, HOUR)
     left = {str(each.relative_to(table.path)) for each in Path(table.path).rglob("*")}
-    assert left.intersection((*old, "empty", "cD/.part.crc")) == {"_x/y", "z/_z"}
+    assert left.intersection((*old, "eE", "cD/.part.crc")) == {"_x/y", "zZ/_z"}
     assert ids(table) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["orders", "it", "day=1"])
+def test_a_vacuum_leaves_other_tables_in_the_folder(table: Table, name: str) -> None:
+    """Another handler's `path` may put them there, or another program."""
+    other = Path(table.path, name)
+    deltalake.write_deltalake(other, pa.table({"id": [1]}))
+    plain = [Path(table.path, "bytes", each) for each in ("1.parquet", "data/2.parquet")]
+    for each in plain:
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.touch()
+    for each in Path(table.path).rglob("*"):
+        os.utime(each, (1, 1))
+    assert upkeep(table).vacuum(table.ref, HOUR)
+    assert len(deltalake.DeltaTable(other).to_pyarrow_table()) == 1
+    assert all(each.exists() for each in plain)
+
+
+def test_a_vacuum_leaves_a_table_whose_log_has_whole_paths_to_spark(table: Table) -> None:
+    commit = Path(table.path, "_delta_log", f"{0:020d}.json")
+    told = commit.read_text()
+    [needed] = (each for each in files(table) if each in told)
+    commit.write_text(told.replace(needed, f"file:{table.path}/{needed}"))
+    for each in Path(table.path).rglob("*"):
+        os.utime(each, (1, 1))
+    assert not upkeep(table).vacuum(table.ref, HOUR)
+    assert Path(table.path, needed).exists()
 
 
 def configure(table: Table, name: str, value: str) -> None:

@@ -97,6 +97,10 @@ def test_files_with_other_capitals_in_names_are_for_spark(tmp_path: Path) -> Non
         inside = pa.list_(pa.field("element", pa.struct({name: pa.int64()})))
         pq.write_table(pa.table({"Element": pa.array([None], inside)}), file)
         assert has_other_names(ds.dataset(str(file), schema=of)) is (name == "part")
+    for of in ({"Name": pa.int64(), "Element": pa.struct({"Part": pa.int64(), "name": pa.int64()})}, {}):
+        pq.write_table(pa.table({"name": [1], "Element": [{"Part": 1}]}), file)
+        found = ds.dataset(str(file), schema=pa.schema(of))
+        assert has_other_names(found) is bool(of), "the same name inside of another column"
 
 
 def test_times_that_another_spark_wrote_stay_as_they_are(make_table: MakeTable) -> None:

@@ -67,6 +67,16 @@ class FilesContract:
             odd = [str(each) for each in range(1, number + 1, 2)]
             assert names == (odd if number % 2 else [*odd, str(number)])
 
+    def test_a_listing_may_begin_after_a_name(self, files: Files, root: str) -> None:
+        for name in ("3", "_last", "20/4", "10.json", "2", "11", "10"):
+            files.put(f"{root}/log/{name}", b"12")
+        found = [entry for entry in files.list_after(f"{root}/log", "10") if not entry.is_folder]
+        assert [(entry.name, entry.size) for entry in found] == [
+            *(("10.json", 2), ("11", 2), ("2", 2), ("3", 2), ("_last", 2))
+        ]
+        assert all(abs(entry.modified_ms / 1000 - time.time()) < 60 for entry in found)
+        assert [*files.list_after(f"{root}/log", "a")] == [*files.list_after(f"{root}/none", "")] == []
+
     def test_names_are_taken_as_they_are(self, files: Files, root: str, seen: Callable[[str], bytes]) -> None:
         files.put(f"{root}/sh%20op/订单 1+2/one", b"x")
         assert seen("sh%20op/订单 1+2/one") == b"x"

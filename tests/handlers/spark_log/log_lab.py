@@ -131,6 +131,10 @@ class MemoryFiles:
             found[name] = Entry(name, 0 if deeper else size, 0, bool(deeper))
         return [*found.values()]
 
+    def list_after(self, folder: str, name: str) -> Iterator[Entry]:
+        found = (entry for entry in self.list(folder) if entry.name > name)
+        yield from sorted(found, key=lambda entry: entry.name)
+
     def read(self, path: str) -> bytes:
         with self._lock:
             if path not in self._files:

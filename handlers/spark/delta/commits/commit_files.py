@@ -10,19 +10,12 @@ import msgspec
 
 from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, restore
 from handlers.spark.delta.log_actions import Action, read_action
-from handlers.spark.delta.log_files import Unknown
+from handlers.spark.delta.log_files import Unknown, hinted_version
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
 
 _MOST = 50
 """The most commits that are read. Delta writes a checkpoint after every ten."""
-
-
-class _Checkpoint(msgspec.Struct):
-    version: int
-
-
-_read_checkpoint = msgspec.json.Decoder(_Checkpoint).decode
 
 
 def held_in_files(files: Files, path: str, app_id: str, newest: int | None = None) -> Held | None:
@@ -88,11 +81,9 @@ def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterato
 def _since_checkpoint(files: Files, folder: str) -> list[tuple[int, bytes]]:
     """Return the commits since the newest checkpoint, and that checkpoint's own, with their versions."""
     try:
-        checkpoint = _read_checkpoint(files.read(f"{folder}/_last_checkpoint")).version
+        checkpoint = hinted_version(files, folder)
     except FileNotFoundError:
         checkpoint = 0
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unknown from error
     since: list[bytes] = []
     while (commit := _commit(files, folder, checkpoint + len(since))) is not None:
         since.append(commit)

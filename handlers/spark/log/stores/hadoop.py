@@ -61,6 +61,7 @@ class HadoopFiles:
         gateway: Any = session.sparkContext._gateway
         self._path: Any = java_class(session, "org.apache.hadoop.fs.Path")
         self._contexts: Any = java_class(session, "org.apache.hadoop.fs.FileContext")
+        self._filter: Any = java_class(session, "org.apache.hadoop.fs.GlobFilter")
         self._conf = hadoop_conf(session)
         # FileSystem.rename of one file over another depends on the store. FileContext's never overwrites.
         option = java_class(session, "org.apache.hadoop.fs.Options$Rename")
@@ -90,11 +91,14 @@ class HadoopFiles:
         return self._contexts.getFileContext(self._root, self._conf)
 
     def list(self, folder: str) -> Sequence[Entry]:
-        try:
-            with _explained(folder, "list"):
-                return [_entry(status) for status in self._fs.listStatus(self._path(folder))]
-        except FileNotFoundError:
-            return []
+        return [*self.list_after(folder, "")]
+
+    def list_after(self, folder: str, name: str) -> Iterator[Entry]:
+        with suppress(FileNotFoundError), _explained(folder, "list"):
+            # Java filters: each entry costs several calls.
+            after = ",".join(f"{name[:at]}[^ -{letter}]*" for at, letter in enumerate(name))
+            found = self._fs.listStatus(self._path(folder), self._filter(f"{{{name}?*,{after}}}"))
+            yield from sorted(map(_entry, found), key=lambda each: each.name)
 
     def read(self, path: str) -> bytes:
         with _explained(path, "read"):

@@ -8,7 +8,7 @@ import io
 import re
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -59,6 +59,10 @@ class Files(Protocol):
 
     def list(self, folder: str) -> Sequence[Entry]:
         """List the entries directly in a folder, in any order. Empty if the folder does not exist."""
+
+    def list_after(self, folder: str, name: str) -> Iterator[Entry]:
+        """Yield those after a name, in order of names: a few of a long list cost little. Has no folders in
+        object stores."""
 
     def read(self, path: str) -> bytes:
         """Read a whole file. Raises FileNotFoundError."""

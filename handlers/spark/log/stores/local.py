@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,15 +43,16 @@ class LocalFiles:
         """Does nothing: link(2) refuses a taken name, or does not exist."""
 
     def list(self, folder: str) -> Sequence[Entry]:
-        entries: list[Entry] = []
+        return [*self.list_after(folder, "")]
+
+    def list_after(self, folder: str, name: str) -> Iterator[Entry]:
         with _explained(folder, "list"), suppress(FileNotFoundError), os.scandir(plain_path(folder)) as found:
-            for one in found:
+            for one in sorted((one for one in found if one.name > name), key=attrgetter("name")):
                 with suppress(FileNotFoundError):  # removed since
                     stat = one.stat()
                     is_folder = one.is_dir()
                     size = 0 if is_folder else stat.st_size
-                    entries.append(Entry(one.name, size, stat.st_mtime_ns // 1_000_000, is_folder))
-        return entries
+                    yield Entry(one.name, size, stat.st_mtime_ns // 1_000_000, is_folder)
 
     def read(self, path: str) -> bytes:
         with _explained(path, "read"):

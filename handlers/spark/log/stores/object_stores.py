@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any
 
 import obstore
 import pyarrow as pa
@@ -79,17 +80,14 @@ class ObjectFiles:
         with _explained(folder, "list"):
             found = obstore.list_with_delimiter(self._store, key or None)
         folders = [Entry(path.rpartition("/")[2], 0, 0, True) for path in found["common_prefixes"]]
-        files = [
-            Entry(
-                one["path"].rpartition("/")[2],
-                one["size"],
-                int(one["last_modified"].timestamp() * 1000),
-                False,
-            )
-            for one in found["objects"]
-            if one["path"] != key  # Hadoop's mark of an empty folder
-        ]
-        return folders + files
+        # The folder's own name is Hadoop's mark of an empty one.
+        return folders + [_entry(one) for one in found["objects"] if one["path"] != key]
+
+    def list_after(self, folder: str, name: str) -> Iterator[Entry]:
+        key = self._key(folder)
+        with _explained(folder, "list"):
+            for found in obstore.list(self._store, key, offset=f"{key}/{name}"):
+                yield from (_entry(one) for one in found if one["path"].rpartition("/")[0] == key)
 
     def read(self, path: str) -> bytes:
         with _explained(path, "read"):
@@ -178,6 +176,11 @@ class ObjectFiles:
 
     def _key(self, path: str) -> str:
         return path.removeprefix(self._prefix).strip("/")
+
+
+def _entry(one: Any) -> Entry:
+    modified_ms = int(one["last_modified"].timestamp() * 1000)
+    return Entry(one["path"].rpartition("/")[2], one["size"], modified_ms, False)
 
 
 @contextmanager
