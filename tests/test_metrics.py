@@ -41,6 +41,7 @@ PROMISED = {
     "binlane_retries_total": {"table"},
     "binlane_dead_letters_total": {"table"},
     "binlane_transactions_cut_total": {"table"},
+    "binlane_lane_processes_ended_total": set(),
     "binlane_tables_blocked": set(),
     "binlane_unblocked_records_total": {"action"},
     "binlane_tables_halted": set(),

@@ -16,13 +16,17 @@ from integration.source import Source
 __all__ = ["Stage"]
 
 PROCESSES = int(os.environ.get("BINLANE_TEST_PROCESSES", "0"))
-"""`lanes.processes` of all workers: tests of whole runs hold with 0 and with 2."""
+"""`lanes.processes` of all workers, unless a test says otherwise: its promises hold with 0 and with 2."""
 
 
 class Stage:
     """One topic and one consumer group; every worker records into the same run."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, partitions: int, folder: Path) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, partitions: int, folder: Path, processes: int = PROCESSES
+    ) -> None:
+        """`processes`: `lanes.processes` of its workers."""
+        self.processes = processes
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self.group = f"{topic}-group"
@@ -72,7 +76,7 @@ class Stage:
                 "properties": {**classic, **(properties or {})},
             },
             "format": "canal",
-            "lanes": {"count": 8, "processes": PROCESSES},
+            "lanes": {"count": 8},
             "checkpoint": {"interval": "200ms", "directory": str(self.folder / name / "state")},
             "shutdown_timeout": "15s",
             "revoke_timeout": "5s",
@@ -84,7 +88,7 @@ class Stage:
         if config["lanes"].get("order_by") == "row" or config["kafka"].get("ddl_topics"):
             config["lanes"].pop("processes", None)
         else:
-            config["lanes"] = {"processes": PROCESSES, **config["lanes"]}
+            config["lanes"] = {"processes": self.processes, **config["lanes"]}
         worker = WorkerProcess(self.folder / name, config, self.run)
         self.workers.append(worker)
         return worker
