@@ -136,7 +136,7 @@ class _Request(BaseHTTPRequestHandler):
         bucket = self._path().rstrip("/")
         prefix = f"{bucket}/{query.get('prefix', [''])[0]}"
         delimiter = query.get("delimiter", [""])[0]
-        after = query.get("continuation-token", [""])[0]
+        after = query.get("continuation-token", [f"{bucket}/{query.get('start-after', [''])[0]}\0"])[0]
         objects: list[str] = []
         folders: list[str] = []
         more = ""

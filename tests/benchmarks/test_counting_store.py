@@ -52,5 +52,7 @@ def test_a_folder_of_several_pages_is_listed_and_removed_whole(store: CountingSt
     store.requests.clear()
     assert len(files.list(f"{LAKE}/many")) == 1_001
     assert store.requests == {"list": 2}
+    assert [entry.name for entry in files.list_after(f"{LAKE}/many", "997")] == ["998", "999"]
+    assert store.requests == {"list": 3}
     files.delete_tree(f"{LAKE}/many")
     assert list(store.objects) == ["/lake/all/other"]
