@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from handlers.options.http_values import header_text
-from handlers.options.templates import Template
+from handlers.options.templates import Template, template_of_table
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 from handlers.versioned.options import VersionedOptions
 
@@ -48,10 +48,8 @@ class ClickHouseOptions(VersionedOptions):
     timeout: PositiveDuration = duration("5m")
     """The timeout for a connection, and for an answer."""
 
-    @field_validator("username", "password")
-    @classmethod
-    def _is_ascii(cls, value: str | None) -> str | None:
-        return header_text(value)
+    _are_ascii = field_validator("username", "password")(header_text)
+    _are_templates = field_validator("database", "table")(template_of_table)
 
     @field_validator("settings")
     @classmethod
@@ -62,11 +60,6 @@ class ClickHouseOptions(VersionedOptions):
             if name in OWN_SETTINGS or not re.fullmatch(r"[a-z0-9_]+", name) or name in ("query", "password"):
                 raise ValueError(f"{name} cannot be set: it does not exist, or binlane needs its own value")
         return settings
-
-    @field_validator("database", "table")
-    @classmethod
-    def _is_a_template(cls, text: str) -> str:
-        return Template(text, row=False).text
 
     @model_validator(mode="after")
     def _names_the_table(self) -> Self:

@@ -29,10 +29,7 @@ class ElasticsearchOptions(VersionedOptions):
     timeout: PositiveDuration = duration("60s")
     """The timeout for a connection, and for an answer."""
 
-    @field_validator("api_key")
-    @classmethod
-    def _is_encoded(cls, value: str | None) -> str | None:
-        return header_text(value)
+    _is_encoded = field_validator("api_key")(header_text)
 
     @field_validator("index")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 _WILDCARDS = frozenset("*?[")
 _LONGEST = 2 * 512 + 1
@@ -20,6 +21,7 @@ class PatternError(ValueError):
         self.nearest = nearest
 
 
+@lru_cache(maxsize=10_000)
 def table_matcher(pattern: str) -> Callable[[str], bool]:
     """Return a test for `database.table`.
 

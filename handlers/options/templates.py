@@ -131,6 +131,11 @@ class Template:
         return "".join(texts)
 
 
+def template_of_table(text: str) -> str:
+    """Return the text if it is a template of a table's names. Raises TemplateError."""
+    return Template(text, row=False).text
+
+
 def _parse(text: str, row: bool) -> list[str | Field]:
     parts: list[str | Field] = []
     literal, end = "", 0

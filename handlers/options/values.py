@@ -208,9 +208,7 @@ def text(value: object, check: Any, allowed: str = "text") -> Any:
     return check(value)
 
 
-def _servers(value: object) -> str:
-    if not isinstance(value, str):
-        raise not_allowed(_SERVERS)
+def _servers(value: str) -> str:
     for server in value.split(","):
         # Kafka's client ignores anything between a port and the next comma.
         if re.search(r"[\s;]", server.strip(" ")):
@@ -243,7 +241,7 @@ PropertyValue = Annotated[
     PlainValidator(_property),
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
-Servers = Annotated[str, Field(min_length=1), BeforeValidator(_servers)]
+Servers = Annotated[str, Field(min_length=1), BeforeValidator(lambda value: text(value, _servers, _SERVERS))]
 TablePattern = Annotated[
     str, PlainValidator(lambda value: text(value, lambda of: pattern_of(of, table_matcher), _PATTERN))
 ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from importlib.util import find_spec
 from string import Formatter
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.options.section import Options
@@ -22,6 +23,31 @@ PARTITION = re.compile(
 )
 """A column, or Iceberg's transform of one: days(created_at), bucket(16, id)."""
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
+
+
+def _template(text: str, kind: str) -> str:
+    try:
+        fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a template: {error}") from None
+    for field in fields:
+        if field not in _FIELDS:
+            raise ValueError(f"{{{field}}} is unknown in a {kind}; allowed: {{database}}, {{table}}")
+    if "table" not in fields:
+        raise ValueError(f"a {kind} needs {{table}}: each source table has its own table")
+    if re.search(r"[?*\[\]]", text):
+        raise ValueError(f"a {kind} must not contain ? * [ ]: Spark would read them as a pattern")
+    return text
+
+
+def _catalog_table(text: str) -> str:
+    if not _NAME_PART.match(_template(text, "table")):
+        raise ValueError(f"{text!r} is not a catalog table: write [catalog.][schema.]table")
+    return text
+
+
+_Path = Annotated[str, Field(min_length=1), AfterValidator(partial(_template, kind="path"))]
+_Table = Annotated[str, Field(min_length=1), AfterValidator(_catalog_table)]
 
 
 class MergeOptions(Options):
@@ -69,10 +95,10 @@ class SparkOptions(Options):
     format: Literal["delta", "parquet", "iceberg"] = "delta"
     """delta. parquet: plain files, for mode changelog. iceberg: tables of the catalog in `spark.iceberg`,
     written without Spark. Needs the package pyiceberg."""
-    path: str | None = Field(default=None, min_length=1)
+    path: _Path | None = None
     """The table's location; {database} and {table} are replaced. Default: {database}/{table} in the
     warehouse."""
-    table: str | None = Field(default=None, min_length=1)
+    table: _Table | None = None
     """Instead of a path: a table in a catalog, such as lake.{database}.{table}. Default for Iceberg:
     {database}.{table}."""
     prefix: Annotated[
@@ -137,20 +163,6 @@ class SparkOptions(Options):
             )
         return seconds
 
-    @field_validator("path")
-    @classmethod
-    def _usable_path(cls, path: str | None) -> str | None:
-        return None if path is None else _template(path, "path")
-
-    @field_validator("table")
-    @classmethod
-    def _usable_table(cls, table: str | None) -> str | None:
-        if table is None:
-            return None
-        if not _NAME_PART.match(_template(table, "table")):
-            raise ValueError(f"{table!r} is not a catalog table: write [catalog.][schema.]table")
-        return table
-
     @property
     def catalog_table(self) -> str | None:
         """The template of the table's name in a catalog. None for a table at a path."""
@@ -195,21 +207,6 @@ class SparkOptions(Options):
                     "months(c), days(c), hours(c), bucket(N, c), truncate(N, c)"
                 )
             columns.add(column)
-
-
-def _template(text: str, kind: str) -> str:
-    try:
-        fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not a template: {error}") from None
-    for field in fields:
-        if field not in _FIELDS:
-            raise ValueError(f"{{{field}}} is unknown in a {kind}; allowed: {{database}}, {{table}}")
-    if "table" not in fields:
-        raise ValueError(f"a {kind} needs {{table}}: each source table has its own table")
-    if re.search(r"[?*\[\]]", text):
-        raise ValueError(f"a {kind} must not contain ? * [ ]: Spark would read them as a pattern")
-    return text
 
 
 Memory = Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.options.section import Section
@@ -13,19 +13,26 @@ from handlers.options.values import PositiveDuration, Shaped, duration
 from handlers.sql.naming import check_template
 from handlers.sql.target.engine import check_url
 
+_Template = Annotated[str, Field(min_length=1), AfterValidator(check_template)]
+
+
+def _usable(url: str) -> str:
+    check_url(url)
+    return url
+
 
 class SqlOptions(Section):
     """The keys of a `type: sql` entry."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    url: str = Field(min_length=1, repr=False)
+    url: Annotated[str, Field(min_length=1, repr=False), AfterValidator(_usable)]
     """The target: postgresql://user:password@host/database, mysql://..., mariadb://..., sqlite:///file or
     duckdb:///file (relative to the configuration file's folder)."""
-    schema_: str | None = Field(default=None, alias="schema", min_length=1)
+    schema_: _Template | None = Field(default=None, alias="schema")
     """The target's schema (MySQL: database); {database} and {table} are replaced. Default: {database}; SQLite
     has none."""
-    table: str | None = Field(default=None, min_length=1)
+    table: _Template | None = None
     """The target's table; {database} and {table} are replaced. Default: {table}; SQLite:
     {database}.{table}."""
     create: bool = True
@@ -57,17 +64,6 @@ class SqlOptions(Section):
                     f"{key} is no longer an option of sql: set it beside handlers, for all of them"
                 )
         return given
-
-    @field_validator("url")
-    @classmethod
-    def _usable(cls, url: str) -> str:
-        check_url(url)
-        return url
-
-    @field_validator("schema_", "table")
-    @classmethod
-    def _template(cls, template: str | None) -> str | None:
-        return None if template is None else check_template(template)
 
     @model_validator(mode="after")
     def _places(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -40,10 +41,7 @@ class VersionedOptions(Options):
     def _url_is_usable(cls, url: str) -> str:
         return server_url(url, "a URL such as https://HOST:PORT, without user, password and query")
 
-    @field_validator("username", "password")
-    @classmethod
-    def _fits_a_header(cls, value: str | None) -> str | None:
-        return header_text(value, ascii_only=False)
+    _fits_a_header = field_validator("username", "password")(partial(header_text, ascii_only=False))
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:

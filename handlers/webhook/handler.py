@@ -41,6 +41,12 @@ _WRONG_ADDRESS = frozenset((402, 404, 405, 410, 411, 414, 415, 421, 426, 428, 43
 """Statuses that refuse every request: the URL, the method or a header is wrong, or payment is required."""
 
 
+def _header_name(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a header name")
+    return name
+
+
 class SignatureOptions(Options):
     """Options `signature:`, with which the receiver verifies that a request is from binlane."""
 
@@ -51,10 +57,7 @@ class SignatureOptions(Options):
     timestamp_header: str = "X-Binlane-Timestamp"
     """The header with the time, which is signed with the body."""
 
-    @field_validator("header", "timestamp_header")
-    @classmethod
-    def _are_names(cls, name: str) -> str:
-        return _header_name(name)
+    _are_names = field_validator("header", "timestamp_header")(_header_name)
 
 
 class WebhookOptions(Options):
@@ -110,12 +113,6 @@ def _literal_start(template: Template) -> str:
 def _address(template: Template, database: str, table: str) -> str:
     """Return the URL for a table, with its names percent-encoded."""
     return template.of_table(database, table, encode=segment)
-
-
-def _header_name(name: str) -> str:
-    if not _HEADER_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a header name")
-    return name
 
 
 class WebhookHandler(Handler):

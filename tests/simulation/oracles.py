@@ -146,16 +146,16 @@ class Oracles:
                     )
 
     def _watch_file(self, store: Any) -> None:
-        save = store.save
+        save = store.save_entries
 
-        def saved(checkpoints: Any, *more: Any) -> None:
-            for place, checkpoint in checkpoints.items():
+        def saved(entries: Any) -> None:
+            for place, checkpoint in entries.items():
                 part = self.ledger.parts.get((checkpoint.topic_id, place.partition))
                 if part is not None:
                     self._all_done(part, checkpoint, "a file says")
-            save(checkpoints, *more)
+            save(entries)
 
-        store.save = saved
+        store.save_entries = saved
 
     # -- what is fetched
 

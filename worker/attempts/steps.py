@@ -58,22 +58,18 @@ class Tried(Protocol):
     @property
     def table(self) -> object:
         """Identifies its table; equal for all its shards."""
-        ...
 
     @property
     def rule(self) -> TableRule: ...
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
         """Return the changes from `first` up to `end` as a handler gets them."""
-        ...
 
     def borders(self, first: int, end: int) -> list[int]:
         """See `handlers.rows.borders`."""
-        ...
 
     def ordered(self, place: int) -> tuple[int, SetAside] | None:
         """Return the order about the record of the change at `place`, and where that record's changes end."""
-        ...
 
 
 class Caller(Protocol):
@@ -124,11 +120,9 @@ class Watch(Protocol[Batches_contra]):
 
     def paused(self, work: Batches_contra, handler: str) -> MustWait | None:
         """Return why this handler may not get the batch now, because a person has paused it; None: it may."""
-        ...
 
     def called_off(self, work: Batches_contra) -> bool:
         """Whether nothing more of this batch may start."""
-        ...
 
 
 class SetAside:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -140,14 +140,9 @@ class TableRule(Section):
     """With columns, filter or deletes: ghost tables of gh-ost and pt-online-schema-change (_X_gho, _X_new,
     _X_del, _X_old) get the rule of table X. Other rules that match them do not apply."""
 
-    _matches: Callable[[str], bool] = PrivateAttr()
     _row_rules: RowRules | None = PrivateAttr(default=None)
     _statement_rules: StatementRules | None = PrivateAttr(default=None)
     _secret: str | None = PrivateAttr(default=None)
-
-    def model_post_init(self, _context: object, /) -> None:
-        """Prepare the pattern once, because `matches` is called for every new table."""
-        self._matches = table_matcher(self.match)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process. `Configuration` makes its column rules again."""
@@ -218,8 +213,8 @@ class TableRule(Section):
 
     def matches(self, table: str) -> bool:
         """Whether the rule's pattern matches `table` ("database.table")."""
-        return self._matches(table)
+        return table_matcher(self.match)(table)
 
     def may_match(self, table: str) -> bool:
         """Whether the rule matches `table` as written, or in lower case (statements may use capitals)."""
-        return self._matches(table) or self._matches(table.lower())
+        return self.matches(table) or self.matches(table.lower())

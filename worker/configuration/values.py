@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import PlainValidator, WithJsonSchema
 
+from handlers.options.faults import nearest
 from handlers.options.http_values import http_parts
 from handlers.options.matching import topic_matcher
 from handlers.options.values import Shaped, not_allowed, pattern_of, text
@@ -44,8 +44,7 @@ def _format(value: object) -> str | dict[str, str]:
 def _format_name(value: object) -> str:
     if value in FORMATS:
         return str(value)
-    near = get_close_matches(str(value), FORMATS, n=1)
-    raise not_allowed(", ".join(FORMATS), near[0] if near else None)
+    raise not_allowed(", ".join(FORMATS), nearest(str(value), FORMATS))
 
 
 def _initial(value: object) -> str | datetime | StartOffsets:
@@ -59,8 +58,7 @@ def _initial(value: object) -> str | datetime | StartOffsets:
         try:
             return _aware(datetime.fromisoformat(value))
         except ValueError:
-            near = get_close_matches(value, ("earliest", "latest"), n=1)
-            raise not_allowed(_INITIAL, near[0] if near else None) from None
+            raise not_allowed(_INITIAL, nearest(value, ("earliest", "latest"))) from None
     raise not_allowed(_INITIAL)
 
 

@@ -31,19 +31,15 @@ class Elsewhere(Protocol):
         self, chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, most_bytes: int
     ) -> Decoded:
         """As the function below. The changes show only their places. Raises ProcessAway."""
-        ...
 
     def promised(self, chunks: Iterable[Chunk], table: Table, most_bytes: int) -> Sequence[Change]:
         """Return what stands for the changes until their first call has decoded them."""
-        ...
 
     def kept_promise(self, changes: Sequence[Change] | None, undecodable: Undecodable) -> Decoded | None:
         """As `decoded`, after that call. None: it has not decoded them."""
-        ...
 
     def forget(self, changes: Sequence[Change] | None) -> None:
         """Release the rows of these changes. Their next call decodes them again."""
-        ...
 
 
 def decoded(chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, most_bytes: int) -> Decoded:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from handlers.mysql.types import read_type
+from handlers.options.faults import nearest
 from handlers.options.matching import table_matcher
 from handlers.options.section import Section
-from handlers.options.values import TablePattern, not_allowed
+from handlers.options.values import TablePattern, not_allowed, text
 from worker.formats.own_json.paths import InKey, InValue, read_source
 from worker.formats.own_json.rows import TYPE_NAMES, said
 
@@ -29,20 +29,18 @@ _TYPE = "a column type such as bigint unsigned, decimal(12,2), datetime(6) or js
 _MEANINGS = "a mapping of what the records say to insert, update, delete, snapshot or skip"
 
 
-def _source(value: object) -> str:
-    text = _text(value)
+def _source(value: str) -> str:
     try:
-        read_source(text)
+        read_source(value)
     except ValueError as error:
         raise not_allowed(str(error)) from None
-    return text
+    return value
 
 
-def _row(value: object) -> str:
-    text = _text(value)
+def _row(value: str) -> str:
     try:
-        if isinstance(read_source(text), InValue):
-            return text
+        if isinstance(read_source(value), InValue):
+            return value
     except ValueError:
         pass
     raise not_allowed(_ROW)
@@ -63,8 +61,7 @@ def _key(value: object) -> str | list[str]:
 def _type(value: object) -> str:
     name = read_type(value).name if isinstance(value, str) else ""
     if name not in TYPE_NAMES:
-        near = get_close_matches(name, TYPE_NAMES, n=1)
-        raise not_allowed(_TYPE, near[0] if near else None)
+        raise not_allowed(_TYPE, nearest(name, TYPE_NAMES))
     return str(value)
 
 
@@ -74,19 +71,13 @@ def _operations(value: object) -> object:
     return {said(key): meaning for key, meaning in value.items()}
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise not_allowed("text")
-    return value
-
-
 _text_schema = WithJsonSchema({"type": "string", "minLength": 1})
 _key_schema = WithJsonSchema(
     {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}]}
 )
 
-JsonSource = Annotated[str, PlainValidator(_source), _text_schema]
-JsonRow = Annotated[str, PlainValidator(_row), _text_schema]
+JsonSource = Annotated[str, PlainValidator(lambda value: text(value, _source)), _text_schema]
+JsonRow = Annotated[str, PlainValidator(lambda value: text(value, _row)), _text_schema]
 JsonKey = Annotated[str | list[str], PlainValidator(_key), _key_schema]
 ColumnTypes = dict[str, Annotated[str, PlainValidator(_type), _text_schema]]
 Operations = Annotated[dict[str, JsonOperation], BeforeValidator(_operations)]
@@ -102,15 +93,9 @@ class JsonTable(Section):
     columns: ColumnTypes = Field(default={})
     """More types, which override those of the layout."""
 
-    _matches: Callable[[str], bool] = PrivateAttr()
-
-    def model_post_init(self, _context: Any, /) -> None:
-        """Prepare the pattern once."""
-        self._matches = table_matcher(self.match)
-
     def matches(self, table: str) -> bool:
         """Whether the pattern matches `table` ("database.table")."""
-        return self._matches(table)
+        return table_matcher(self.match)(table)
 
 
 class JsonLayout(Section):
