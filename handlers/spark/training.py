@@ -9,18 +9,12 @@ import fcntl
 import logging
 import os
 import shutil
-import signal
-import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 import structlog
-from pyspark import SparkContext
 
-from handlers.process_end import process_ends
 from handlers.spark.handler import SparkHandler
 from handlers.spark.runtime.class_archive import OPTIONS, QUIET, keep, lock_of, own_folder, place, usable
 from handlers.spark.runtime.jars import spark_jars_folder
@@ -33,28 +27,19 @@ _LEFT_SECONDS = 3600.0
 """Age from which a folder of another archive belongs to nobody."""
 
 
-def main(*, nice: bool) -> None:
-    """Make the archive unless it exists. `nice`: at the lowest priority, if nobody else makes it.
+def main() -> None:
+    """Make the archive unless it exists.
 
     Raises OSError if nothing can be written, RuntimeError if Java makes no archive, and what
     SparkHandler.open raises."""
-    if nice:
-        os.nice(19)
-        with suppress(OSError):  # if memory runs out all the same, the worker is not killed
-            Path("/proc/self/oom_score_adj").write_text("1000")
     wanted = place()
     own_folder(wanted)
     with lock_of(wanted).open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX if not nice else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if usable():
             return
-        prefix = f".{wanted.name}-"
         remove_unused(wanted)
-        with tempfile.TemporaryDirectory(prefix=prefix, dir=wanted.parent) as folder:
-            end_on_sigterm(folder)
+        with tempfile.TemporaryDirectory(prefix=f".{wanted.name}-", dir=wanted.parent) as folder:
             made = Path(folder, "spark.jsa")
             _train(Path(folder), made)
             lock.truncate(0)
@@ -80,19 +65,6 @@ def remove_unused(wanted: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def end_on_sigterm(folder: str) -> None:
-    """On SIGTERM, end at once with Java, which would otherwise write a useless archive for half a minute."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        process_ends()  # with a Java that is still starting
-        if SparkContext._gateway is not None:
-            os.killpg(SparkContext._gateway.proc.pid, signal.SIGKILL)
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)
-
-
 def _train(folder: Path, made: Path) -> None:
     """Run a worker's handler with rows that create a table and change it."""
     java = f"-XX:ArchiveClassesAtExit={made} {QUIET} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -112,4 +84,4 @@ def _train(folder: Path, made: Path) -> None:
 
 if __name__ == "__main__":
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    main(nice="--nice" in sys.argv[1:])
+    main()

@@ -3,29 +3,21 @@ mapped at each start (https://docs.oracle.com/en/java/javase/17/vm/class-data-sh
 
 The archive is in `<cache>/classes`, named by the Java, pyspark and jars that it was made from.
 handlers.spark.training makes it. Java checks whether it fits, and continues without one that does not. But
-Java trusts its content, so one that another user of the machine could have put there is not used.
-
-A worker makes it only with enough memory and CPUs, of its machine and in its control groups."""
+Java trusts its content, so one that another user of the machine could have put there is not used."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-import shutil
 import stat
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 from handlers.logs import get_logger
-from handlers.spark.runtime.conf import environment_has_files
-from handlers.spark.runtime.jars import JarsError, cache_folder, spark_jars_folder
-from handlers.spark.runtime.java import JavaError, find_java
+from handlers.spark.runtime.jars import cache_folder, spark_jars_folder
+from handlers.spark.runtime.java import find_java
 
 OPTIONS = "spark.driver.extraJavaOptions"
 QUIET = "-Xlog:cds*=off,class+path=off"
@@ -38,13 +30,7 @@ _USE = (
 )
 _OWN = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
 """If the user sets one of these, they use their own archive, or none."""
-_LATER_SECONDS = 60.0
-"""After Spark's start: a worker that has just started has other work."""
-_DISK = 1 << 30
 _LONGEST_PATH = 4096
-_MEMORY = 2 << 30
-_CPUS = 2.0
-"""CPUs of a quota: with less, even at low priority it would take the worker's share."""
 
 _log = get_logger("spark")
 
@@ -205,104 +191,6 @@ def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
     return {**conf, OPTIONS: f"-XX:SharedArchiveFile={found} {_USE} {own}".rstrip()}
 
 
-def _has_room(folder: Path) -> bool:
-    """Whether memory, disk and CPU are enough to make an archive beside a worker."""
-    return free_memory() > _MEMORY and shutil.disk_usage(folder).free > _DISK and cpus() >= _CPUS
-
-
-def make_later(conf: Mapping[str, str], ended: threading.Event) -> None:
-    """Make the archive in the background, at the lowest priority, if it does not exist and these properties
-    allow it. Stops when `ended` is set. Raises nothing."""
-    threading.Thread(target=_make, args=(conf, ended), name="spark-classes", daemon=True).start()
-
-
-def _make(conf: Mapping[str, str], ended: threading.Event) -> None:
-    try:
-        wanted = place()
-        if any(word in conf.get(OPTIONS, "") for word in _OWN) or usable() or _splits(wanted):
-            return
-        if environment_has_files():  # Java keeps no classes if its class path contains folders
-            return
-        if ended.wait(_LATER_SECONDS):
-            return
-        wanted.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if not os.access(wanted.parent, os.W_OK) or not is_ours(wanted.parent):
-            return
-        if not _has_room(wanted.parent):
-            return
-        # In a folder that contains nothing that Python could take for a module.
-        making = subprocess.Popen(
-            [sys.executable, "-m", "handlers.spark.training", "--nice"],
-            cwd=wanted.parent,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        while making.poll() is None:
-            if ended.wait(1.0):
-                making.terminate()
-                making.wait(10)
-        _log.debug("spark_classes_kept", archive=str(wanted), done=kept(wanted) is not None)
-    except (JarsError, JavaError, OSError, subprocess.TimeoutExpired) as error:
-        _log.debug("spark_classes_not_kept", error=str(error))
-
-
 def _splits(path: Path) -> bool:
     """Whether Spark's launcher would split the path into several options."""
     return any(letter.isspace() or letter in "\"'\\" for letter in str(path))
-
-
-_NONE = float("inf")
-
-
-def free_memory(root: Path = Path("/")) -> float:
-    """Bytes of available memory, of the machine and within each group's limit (cgroup v1 and v2). `root`:
-    where `proc` and `sys` are."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
-    rooms = [float(found[1]) * 1024 if found else 0.0]
-    for group in _groups(root, "memory"):
-        for most, now in (("memory.max", "current"), ("memory.limit_in_bytes", "usage_in_bytes")):
-            limit = _number(group / most)
-            if limit is not None:
-                rooms.append(limit - (_number(group / f"memory.{now}") or 0.0))
-    return min(rooms)
-
-
-def cpus(root: Path = Path("/")) -> float:
-    """The number of CPUs that the groups' quotas allow. Infinite without a quota."""
-    rates = [_NONE]
-    for group in _groups(root, "cpu"):
-        quota, _, period = _text(group / "cpu.max").partition(" ")
-        if not quota:
-            quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
-        if quota.strip().isdigit() and period.strip().isdigit() and int(period):
-            rates.append(int(quota) / int(period))
-    return min(rates)
-
-
-def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of the groups with this controller, from the process's own to the outermost. In a
-    container, a path may be the host's and not exist. An existing one is the container's."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        if names and controller not in names.split(","):
-            continue
-        for base in (Path("sys/fs/cgroup", controller), Path("sys/fs/cgroup")):
-            group = root / base / path.strip("/")
-            while group != root / base:
-                yield group
-                group = group.parent
-            yield group
-
-
-def _number(file: Path) -> float | None:
-    text = _text(file).strip()
-    return float(text) if text.isdigit() else None
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""

@@ -19,7 +19,7 @@ from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
 from handlers.spark.close_times import KILLED_SECONDS, STOP_SECONDS, WATCH_SECONDS
 from handlers.spark.options import SparkSection
-from handlers.spark.runtime.class_archive import make_later, with_archive
+from handlers.spark.runtime.class_archive import with_archive
 from handlers.spark.runtime.conf import on_loopback, spark_conf
 from handlers.spark.runtime.errors import is_connection_error
 from handlers.spark.runtime.java_process import JavaProcess
@@ -50,7 +50,6 @@ class Driver:
         self.ui_url: str | None = None
         self._lock = threading.Lock()  # guards the next
         self._given_up: str | None = None
-        self._ended = threading.Event()
         self._process = JavaProcess(loopback=on_loopback(section.master))
         self.start = Start(lambda: self._start(section, folder, name, within), stopping)
         """Ends with JavaError, JarsError, or RuntimeError if Spark does not start in time."""
@@ -132,7 +131,6 @@ class Driver:
     def stop(self) -> None:
         """Stop Spark and wait for its Java process to end. The process is killed if it takes too long, or at
         once while it starts."""
-        self._ended.set()
         if self.start.forgo():
             return
         if not self.start.over_within(0):
@@ -210,7 +208,6 @@ class Driver:
             self._process.stop()
             raise
         self._process.started()
-        make_later(properties, self._ended)
         _log.info("spark_started", pid=self._process.pid, master=self.master, version=context.version)
         return SparkSession(context)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -166,7 +165,7 @@ def test_an_archive_that_is_a_link_is_not_used(cache: Path) -> None:
 def test_none_is_made_where_another_user_could_change_it(cache: Path) -> None:
     _writable(cache)
     with pytest.raises(PermissionError, match="XDG_CACHE_HOME"):
-        training.main(nice=False)
+        training.main()
     assert list(cache.iterdir()) == []
 
 
@@ -267,47 +266,3 @@ def test_two_who_make_it_at_once_make_one_and_spark_takes_its_classes_from_it(
         line for line in loaded if "org.apache.spark" in line and "shared objects file (top)" in line
     ]
     assert len(from_archive) > 1000
-
-
-IN_THE_BACKGROUND = """
-import sys, time
-from pathlib import Path
-from handlers.spark.runtime import class_archive
-from handlers.spark.runtime.session import acquire, release
-from handlers.spark.options import SparkSection
-
-class_archive._LATER_SECONDS = 0.0
-acquire(SparkSection(driver_memory="1g", ui=False), Path(sys.argv[1]), "x")
-end = time.monotonic() + 400
-while class_archive.kept(class_archive.place()) is None and time.monotonic() < end:
-    time.sleep(0.2)
-release()
-"""
-
-
-@pytest.mark.soak  # half a minute of CPU
-@pytest.mark.timeout(600)
-def test_a_worker_has_it_made_behind_its_spark(cache: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", IN_THE_BACKGROUND, str(tmp_path)], check=True, timeout=500)
-    assert kept(place()) is not None
-
-
-def test_nothing_is_made_where_the_cache_cannot_be_written_or_has_no_room(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = threading.Event()
-    monkeypatch.setattr(class_archive, "_LATER_SECONDS", 0.0)
-    monkeypatch.setattr(class_archive, "_DISK", 1 << 62)
-    class_archive._make({}, ended)
-    assert list(cache.iterdir()) == []
-    monkeypatch.setattr(class_archive, "_DISK", 0)
-    monkeypatch.setattr(class_archive, "cpus", lambda: 0.5)
-    class_archive._make({}, ended)
-    assert list(cache.iterdir()) == []
-    monkeypatch.setattr(class_archive, "cpus", lambda: 2.0)
-    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
-    class_archive._make({}, ended)
-    assert list(cache.iterdir()) == []
-    cache.rmdir()
-    cache.write_text("a file, so that not even root can make the folder")
-    class_archive._make({}, ended)
