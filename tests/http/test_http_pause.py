@@ -133,7 +133,7 @@ def test_a_refusal_and_a_stopped_worker_end_the_command_with_1(
     target = serve(Worker(Answer(result="refused", message="no \x1b[2J such\n pause"), token=TOKEN))
     capsys.readouterr()
     assert _exit_code(["resume", target, "--table", "shop.*", "--token", TOKEN]) == 1
-    assert capsys.readouterr().err == "binlane resume: no \N{REPLACEMENT CHARACTER}[2J such pause\n"
+    assert capsys.readouterr().err == "binlane resume: no \\u001b[2J such pause\n"
     assert _exit_code(["pause", "http://127.0.0.1:1", "--table", "shop.*", "--token", TOKEN]) == 1
     assert capsys.readouterr().err.startswith("binlane pause: no answer from http://127.0.0.1:1: ")
 

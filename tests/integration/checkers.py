@@ -173,9 +173,10 @@ class NeverTwoAtOnce:
                 unit = (event["handler"], event["table"])
                 who = (event["worker"], event["batch"], event.get("process"))
                 if kind == "start" and unit in inside:
-                    found.append(f"{who} began a batch of {unit[1]} while {inside[unit]} was inside")
+                    found.append(f"{who[:2]} began a batch of {unit[1]} while {inside[unit][:2]} was inside")
                 elif kind != "start" and inside.get(unit) != who:
-                    found.append(f"{who} is inside {unit[1]}, which {inside.get(unit)} entered after it")
+                    other = inside[unit][:2] if unit in inside else None
+                    found.append(f"{who[:2]} is inside {unit[1]}, which {other} entered after it")
                 if kind == "start":
                     inside[unit] = who
                 elif kind == "end" and inside.get(unit) == who:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from handlers import Change
-from handlers.mysql import ddl
-from handlers.mysql.ddl.rules import names_of
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.configuration.model import Configuration
 from worker.formats.gathered import Gathered, Places
@@ -74,6 +72,10 @@ def formats_of(
 
 def _named(sql: str, database: str) -> Iterator[tuple[str, str, bool]]:
     """Yield each table that a statement names, and whether it is dropped. Nothing if it cannot be read."""
+    # Imported here because few workers gather databases.
+    from handlers.mysql import ddl  # noqa: PLC0415
+    from handlers.mysql.ddl.rules import names_of  # noqa: PLC0415
+
     with suppress(ddl.StatementError):
         for one in ddl.parse(sql, database):
             for name in names_of(one):

@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 _HOST_HINT = "if this name is right, add it to http.allowed_hosts"
 _MOST_AT_ONCE = 16
 """The most requests, except probes, that run at once. Each may wait for locks of the worker, and occupies one
-of 40 threads."""
+of 40 threads. A scrape may begin beside as many more, so no other requests keep it away."""
 _WANTED = [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="binlane", charset="UTF-8"')]
 # Endings that nobody can register in public DNS. An attacker's page that resolves to this address (DNS
 # rebinding) needs a name that can be registered.
@@ -109,7 +109,8 @@ class Guard:
         # Whoever is refused takes no turn from those who bring the token.
         if refusal is None and TURN in scope and not await scope[TURN]():
             return
-        if refusal is None and self._running >= _MOST_AT_ONCE:
+        most = 2 * _MOST_AT_ONCE if scope["path"] == "/metrics" else _MOST_AT_ONCE
+        if refusal is None and self._running >= most:
             refusal = _refused(503, f"{_MOST_AT_ONCE} requests are running: try again")
         if refusal is not None:
             if refusal.status_code == 421 and not self._told:
