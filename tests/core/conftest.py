@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from members import RECORDS, Member
 from mock_brokers import mock_brokers
+from process_stage import ProcessStage
 from processing import Stage
 
 from worker.partitions import starts
+from worker.processes import slot
 from worker.units.parking_files import ParkingLot
 
 
@@ -51,3 +54,27 @@ def member(mock_servers: str) -> Iterator[Callable[[str], Member]]:
     yield make
     for each in made:
         each.consumer.close()
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ProcessStage]]:
+    monkeypatch.setattr(slot, "_LONGEST_PAUSE", 0.05)
+    made: list[ProcessStage] = []
+
+    def stage(*rules: dict[str, Any], **more: Any) -> ProcessStage:
+        made.append(ProcessStage(tmp_path, *rules, **more))
+        return made[-1]
+
+    yield stage
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """writing(does={...}): the entry of a handler. `kind`: another class."""
+
+    def entry(kind: str = "Writing", **options: Any) -> dict[str, Any]:
+        return {"type": f"process_handlers:{kind}", "file": str(tmp_path / "events.jsonl"), **options}
+
+    return entry

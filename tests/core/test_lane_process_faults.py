@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +22,12 @@ from structlog.testing import capture_logs
 
 from offsets.types import Checkpoint
 from worker.attempts.steps import ProcessAway
-from worker.processes import process, slot
+from worker.processes import process
 from worker.processes.batches import Batches
 from worker.units.unit import UnitState
 
 Make = Callable[..., ProcessStage]
 Entry = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(slot, "_LONGEST_PAUSE", 0.05)
-    made: list[ProcessStage] = []
-
-    def stage(*rules: dict[str, Any], **more: Any) -> ProcessStage:
-        made.append(ProcessStage(tmp_path, *rules, **more))
-        return made[-1]
-
-    yield stage
-    for each in made:
-        each.close()
-
-
-@pytest.fixture
-def writing(tmp_path: Path) -> Entry:
-    def entry(kind: str = "Writing", **options: Any) -> dict[str, Any]:
-        return {"type": f"process_handlers:{kind}", "file": str(tmp_path / "events.jsonl"), **options}
-
-    return entry
 
 
 def present(stage: ProcessStage) -> process.Process:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,39 +21,13 @@ from offsets.restore import Start
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration.formats import formats_of
 from worker.formats.interface import SeparateDDL
-from worker.processes import process, slot
+from worker.processes import process
 from worker.processing.slow_calls import origin_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, BarrierChunk
 from worker.units.unit import UnitState
 
 Make = Callable[..., ProcessStage]
-
-
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(slot, "_LONGEST_PAUSE", 0.05)
-    made: list[ProcessStage] = []
-
-    def stage(*rules: dict[str, Any], **more: Any) -> ProcessStage:
-        made.append(ProcessStage(tmp_path, *rules, **more))
-        return made[-1]
-
-    yield stage
-    for each in made:
-        each.close()
-
-
-@pytest.fixture
-def writing(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """writing(does={...}): the entry of a handler. `kind`: another class."""
-
-    def entry(kind: str = "Writing", **options: Any) -> dict[str, Any]:
-        return {"type": f"process_handlers:{kind}", "file": str(tmp_path / "events.jsonl"), **options}
-
-    return entry
-
-
 Entry = Callable[..., dict[str, Any]]
 
 
