@@ -14,8 +14,7 @@ from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, at_most
 from offsets.journal import Entry, Journal
 from offsets.stores.file import FileStore
-from offsets.stores.file_format import FileEntry
-from offsets.types import TopicPartition
+from offsets.types import Checkpoint, TopicPartition
 
 __all__ = ["run"]
 
@@ -69,7 +68,7 @@ def _checkpoints(folder: Path, count: int) -> tuple[float, float]:
     saves, appends = [], []
     for number in range(1, count + 1):
         begun = time.perf_counter()
-        store.save_entries({place: FileEntry(number * 1_000) for place in _PARTITIONS})
+        store.save({place: Checkpoint(number * 1_000) for place in _PARTITIONS})
         saved = time.perf_counter()
         journal.append([Entry(place, number * 1_000, number * 5_000) for place in _PARTITIONS])
         saves.append(saved - begun)

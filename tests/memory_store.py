@@ -6,10 +6,9 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from offsets.stores.file_format import FileEntry
-from offsets.types import Checkpoint, Mark, TopicPartition
+from offsets.types import Checkpoint, TopicPartition
 
-__all__ = ["MemoryStore", "loaded", "save"]
+__all__ = ["MemoryStore", "loaded"]
 
 
 class MemoryStore:
@@ -43,22 +42,3 @@ def loaded(store: Any, partitions: Iterable[TopicPartition]) -> dict[TopicPartit
         return store.load(partitions)
     found = store.load_committed(partitions) if store.name == "kafka" else store.load_entries(partitions)
     return {partition: each.checkpoint for partition, each in found.items()}
-
-
-def save(
-    store: Any,
-    checkpoints: Mapping[TopicPartition, Checkpoint],
-    marks: Mapping[TopicPartition, Mark] | None = None,
-    windows: Mapping[TopicPartition, str] | None = None,
-) -> None:
-    """Save the checkpoints in a store of any kind. `marks`: Kafka's commits, as far as the writer knows."""
-    if hasattr(store, "save"):
-        store.save(checkpoints)
-        return
-    marks, windows = marks or {}, windows or {}
-    store.save_entries(
-        {
-            place: FileEntry.of(each, marks.get(place), windows.get(place))
-            for place, each in checkpoints.items()
-        }
-    )

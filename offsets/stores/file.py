@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from offsets.file_lock import LockHeld, locked
 from offsets.stores import file_format
 from offsets.stores.file_format import DamagedFile, Document, FileEntry, NewerFile
 from offsets.stores.interface import CheckpointError, held_by_another, identity_lock
-from offsets.types import TopicPartition
+from offsets.types import Checkpoint, Mark, TopicPartition
 
 _log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class FileStore:
     def __init__(
         self, directory: Path, group_id: str, *, identity: str | None = None, lock_wait: float = 5.0
     ) -> None:
-        """Touches no file. The first save or `open` makes the folder.
+        """Touches no file. The first `save` or `open` makes the folder.
 
         `identity`: no other process with this group and folder may have it at the same time. `lock_wait`:
         seconds to wait for another process that is writing."""
@@ -65,7 +65,7 @@ class FileStore:
 
     def open(self) -> None:
         """The same as `OwnStore.open`. A folder that cannot contain a lock cannot contain checkpoints either:
-        the first save reports that."""
+        the first `save` reports that."""
         if self._identity_lock is None:
             return
         try:
@@ -92,28 +92,51 @@ class FileStore:
         with self._lock:
             return dict(self._read()[0].entries)
 
-    def save_entries(self, entries: Mapping[TopicPartition, FileEntry]) -> None:
-        """As `OwnStore.save_entries`. Kafka's commits are replaced too: another writer's knowledge proves
-        nothing about this one's checkpoint. Partitions move, and a worker that lost one may still write.
+    def save(
+        self,
+        checkpoints: Mapping[TopicPartition, Checkpoint],
+        acknowledged: Mapping[TopicPartition, Mark] | None = None,
+        windows: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
+        """The same as `CheckpointStore.save`: all or nothing, on the disk when it returns.
+
+        `windows`: the windows of the map of finished offsets that continue from these checkpoints.
+        `acknowledged`: Kafka's commits, as far as this writer knows. Each save replaces them, because another
+        writer's knowledge proves nothing about this one's checkpoint: partitions move, and a worker that lost
+        one may still write.
 
         Costs about 20 ms for 100 partitions with 1,000 ranges each, plus the disk's own time. A save without
         changes writes nothing."""
-        with self._lock:
-            try:
-                with locked(self.directory / "checkpoint.lock", self._lock_wait):
-                    found, sound = self._read()
-                    document = Document({**found.entries, **entries}, found.others)
-                    if document.entries != found.entries:
-                        self._write(document, sound=sound)
-            except LockHeld as held:
-                raise CheckpointError(f"{held}; end it, or give each worker its own folder") from None
-            except OSError as error:
-                raise self._failure("write", error) from error
+        marks, windows = acknowledged or {}, windows or {}
+
+        def apply(entries: dict[TopicPartition, FileEntry]) -> bool:
+            changed = False
+            for partition, checkpoint in checkpoints.items():
+                entry = FileEntry.of(checkpoint, marks.get(partition), windows.get(partition))
+                if entries.get(partition) != entry:
+                    entries[partition] = entry
+                    changed = True
+            return changed
+
+        self._update(apply)
 
     def close(self) -> None:
         """Release the identity for other processes."""
         if self._identity_lock is not None:
             self._identity_lock.release()
+
+    def _update(self, apply: Callable[[dict[TopicPartition, FileEntry]], bool]) -> None:
+        with self._lock:
+            try:
+                with locked(self.directory / "checkpoint.lock", self._lock_wait):
+                    found, sound = self._read()
+                    document = Document(dict(found.entries), found.others)
+                    if apply(document.entries):
+                        self._write(document, sound=sound)
+            except LockHeld as held:
+                raise CheckpointError(f"{held}; end it, or give each worker its own folder") from None
+            except OSError as error:
+                raise self._failure("write", error) from error
 
     def _read(self) -> tuple[Document, bool]:
         """Return the content, and whether the file itself is valid (False: absent or damaged)."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from offsets.file_lock import FileLock
 from offsets.stores.file_format import FileEntry
-from offsets.types import TopicPartition
+from offsets.types import Checkpoint, Mark, TopicPartition
 
 
 class CheckpointError(Exception):
@@ -20,13 +20,26 @@ class StoreAway(CheckpointError):
     """The store does not answer, or another process has it. The same call may succeed later."""
 
 
-class OwnStore(Protocol):
-    """A group's store beside Kafka, which also stores what Kafka has acknowledged. Safe to use from several
-    threads."""
+class CheckpointStore(Protocol):
+    """Stores what is finished of each partition. Safe to use from several threads."""
 
     @property
     def name(self) -> str:
-        """`file` or `sql`: the metrics' label `store`."""
+        """`file`, `sql` or `kafka`: the metrics' label `store`."""
+
+    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> object:
+        """Replace the checkpoints of these partitions. Other partitions stay as they are.
+
+        On return, they are as durable as this store can make them. All or nothing, as far as the store can.
+
+        Raises CheckpointError: they are not known to be saved. The previous checkpoints still count."""
+
+    def close(self) -> None:
+        """Release threads and files. May be called twice."""
+
+
+class OwnStore(CheckpointStore, Protocol):
+    """A group's store beside Kafka, which also stores what Kafka has acknowledged."""
 
     @property
     def title(self) -> str:
@@ -53,14 +66,14 @@ class OwnStore(Protocol):
     def entries(self) -> dict[TopicPartition, FileEntry]:
         """Return all entries of the group. Raises CheckpointError."""
 
-    def save_entries(self, entries: Mapping[TopicPartition, FileEntry]) -> None:
-        """Replace the entries of these partitions. Other partitions stay as they are. All or nothing, and on
-        the disk when it returns.
-
-        Raises CheckpointError: they are not known to be saved. The previous entries still count."""
-
-    def close(self) -> None:
-        """Release threads and files. May be called twice."""
+    def save(
+        self,
+        checkpoints: Mapping[TopicPartition, Checkpoint],
+        acknowledged: Mapping[TopicPartition, Mark] | None = None,
+        windows: Mapping[TopicPartition, str] | None = None,
+    ) -> object:
+        """The same as `CheckpointStore.save`. `acknowledged`: Kafka's commits, as far as this writer knows.
+        `windows`: the windows of the map of finished offsets that continue from these checkpoints."""
 
 
 def number_of(group: str, identity: str) -> int:

@@ -196,7 +196,7 @@ class KafkaStore:
             return load_committed(self._consumer, partitions, self._deadline)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
-        """Replace the checkpoints of these partitions: one commit for all, with less metadata if the broker
+        """The same as `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker
         accepts no more. Returns the commit's marks.
 
         Raises CheckpointError: Kafka rejected it, or has not answered within the deadline. In the second case

@@ -82,7 +82,7 @@ class PolledKafkaStore:
         return load_committed(self._attached(), partitions, self._deadline / 2)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
-        """Replace the checkpoints of these partitions: one commit for all, with less metadata if the broker
+        """The same as `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker
         accepts no more. Returns the commit's marks.
 
         On the polling thread (in a rebalance callback), it blocks until Kafka answers. On any other, it waits

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from offsets.stores.file_format import FileEntry
 from offsets.stores.interface import CheckpointError, StoreAway, held_by_another, identity_lock, number_of
 from offsets.stores.sql_session import IdentityLock, cut_after, options_of
-from offsets.types import TopicPartition
+from offsets.types import Checkpoint, Mark, TopicPartition
 
 TABLE = "binlane_checkpoints"
 _FORMAT = 1
@@ -99,16 +99,25 @@ class SqlStore:
         mine = sa.select(_table).where(_table.c.group_id == self._group)
         return self._within(lambda connection: self._entries(connection.execute(mine).all()))
 
-    def save_entries(self, entries: Mapping[TopicPartition, FileEntry]) -> None:
-        """As `OwnStore.save_entries`, in one transaction. Raises StoreAway."""
+    def save(
+        self,
+        checkpoints: Mapping[TopicPartition, Checkpoint],
+        acknowledged: Mapping[TopicPartition, Mark] | None = None,
+        windows: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
+        """The same as `OwnStore.save`, in one transaction. Raises StoreAway."""
+        marks, windows = acknowledged or {}, windows or {}
         now = int(time.time() * 1000)
-        rows = [self._row(partition, entry, now) for partition, entry in entries.items()]
+        rows = []
+        for partition, checkpoint in checkpoints.items():
+            entry = FileEntry.of(checkpoint, marks.get(partition), windows.get(partition))
+            rows.append(self._row(partition, entry, now))
         if rows:
             rows.sort(key=lambda row: str(row["id"]))  # so writers never wait for each other in a cycle
             self._within(lambda connection: connection.execute(_upsert(connection.dialect.name), rows))
 
     def prove(self) -> None:
-        """Connect, make the table if needed, and write a row that is rolled back. Raises StoreAway."""
+        """Connect, make the table if needed, and write a row that is rolled back. Raises as `save`."""
 
         def write(connection: sa.Connection) -> None:
             row = self._row(TopicPartition("", 0), FileEntry(0), 0)

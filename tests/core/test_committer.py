@@ -214,14 +214,14 @@ def test_a_partition_that_is_lost_while_the_file_is_written_is_not_committed(
 ) -> None:
     site.finish(site.first, 5)
     site.finish(site.second, 7)
-    save = site.local.save_entries
+    save = site.local.save
 
     def lose(*args: Any) -> None:
         save(*args)
         site.first.closed = True
         site.assignments.remove([site.first.partition])
 
-    monkeypatch.setattr(site.local, "save_entries", lose)
+    monkeypatch.setattr(site.local, "save", lose)
     site.committer.commit()
     places = [site.first.partition, site.second.partition]
     assert loaded(site.kafka, places) == {site.second.partition: Checkpoint(7)}, (

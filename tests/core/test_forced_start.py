@@ -11,7 +11,6 @@ import confluent_kafka
 import pytest
 from building import Clock, configuration
 from confluent_kafka import Producer
-from memory_store import save
 from structlog.testing import capture_logs
 
 from offsets.stores.interface import CheckpointError
@@ -173,7 +172,7 @@ def test_a_group_that_kafka_forgot_is_known_by_its_own_store(mock_servers: str, 
     """Kafka drops the positions of a group that was stopped for a week."""
     fill(mock_servers, "forgot-a", "forgot-b")
     first = member(mock_servers, tmp_path, ["^forgot-"], initial="latest")
-    save(first.rebalancer.starts.local, {TopicPartition("forgot-a", 0): Checkpoint(1)}, {})
+    first.rebalancer.starts.local.save({TopicPartition("forgot-a", 0): Checkpoint(1)}, {})
     again = member(mock_servers, tmp_path, ["^forgot-"], initial="latest")
     assert come_and_go(again, topic="forgot-a") == "file 1"
     assert come_and_go(again, topic="forgot-b") == "initial earliest", "it came while no worker ran"

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from archives import opened_tar
 from delta_reading import table_at
-from memory_store import loaded, save
+from memory_store import loaded
 
 from handlers.mysql.ddl import TableName
 from handlers.spark.ddl.surroundings import Surroundings
@@ -45,7 +45,7 @@ def test_a_checkpoint_file_is_read_and_written_on(left: Path) -> None:
     assert loaded(store, [PARTITION]) == {PARTITION: CHECKPOINT}
     assert store.entries()[PARTITION].acknowledged == Mark(10, None)
     further = CHECKPOINT._replace(offset=15, ahead=())
-    save(store, {PARTITION: further})
+    store.save({PARTITION: further})
     assert loaded(FileStore(left / "state", "replica"), [PARTITION]) == {PARTITION: further}
 
 
@@ -54,7 +54,7 @@ def test_checkpoints_in_a_database_are_read_and_written_on(left: Path) -> None:
     store = SqlStore(url, "replica")
     assert loaded(store, [PARTITION]) == {PARTITION: CHECKPOINT}
     further = CHECKPOINT._replace(offset=15, ahead=())
-    save(store, {PARTITION: further})
+    store.save({PARTITION: further})
     assert loaded(store, [PARTITION]) == {PARTITION: further}
     store.close()
 

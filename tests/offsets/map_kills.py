@@ -56,7 +56,7 @@ class Worker:
         if save:
             found = {place: each for place, each in zip(ROWS, taken, strict=True) if each is not None}
             windows = {place: each.window for place, each in zip(ROWS, self.trackers, strict=True)}
-            save(self.file, found, {}, {place: name for place, name in windows.items() if name is not None})
+            self.file.save(found, {}, {place: name for place, name in windows.items() if name is not None})
             self.map.saved()
 
     def close(self) -> None:

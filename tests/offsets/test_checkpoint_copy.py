@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkpoint_site import AHEAD, Site, checkpoint, complaint, shown
-from memory_store import loaded, save
+from memory_store import loaded
 
 from handlers.sql.target.engine import check_url
 from offsets.stores.file_format import FileEntry
@@ -22,7 +22,7 @@ def database(site: Site) -> SqlStore:
 def test_what_the_file_knows_comes_into_a_database_and_is_what_a_start_goes_by(site: Site) -> None:
     marks = site.commit(Checkpoint(3, AHEAD[:1]))
     elsewhere = TopicPartition("cdc.elsewhere", 5)
-    save(site.file, {site.first: Checkpoint(3, AHEAD), elsewhere: Checkpoint(77)}, marks)
+    site.file.save({site.first: Checkpoint(3, AHEAD), elsewhere: Checkpoint(77)}, marks)
     done = checkpoint("copy", site.config(), "--to", url_of(site))
     assert done.returncode == 0, done.stderr
     assert "2 partitions copied from" in done.stdout
@@ -65,9 +65,9 @@ def test_kafka_gives_and_takes_as_well(site: Site) -> None:
 
 
 def test_another_position_is_kept_unless_it_is_to_be_replaced(site: Site) -> None:
-    save(site.file, {site.first: Checkpoint(3)})
+    site.file.save({site.first: Checkpoint(3)})
     store = database(site)
-    save(store, {site.first: Checkpoint(5)})
+    store.save({site.first: Checkpoint(5)})
     done = checkpoint("copy", site.config(), "--to", url_of(site))
     assert done.returncode == 1
     assert "5, not 3; nothing was copied. --replace overwrites them" in complaint(done)
@@ -81,7 +81,7 @@ def test_an_empty_store_and_an_unusable_url_are_told_without_its_password(site: 
     done = checkpoint("copy", site.config(), "--to", url_of(site))
     assert done.returncode == 1
     assert "has no position of this group" in complaint(done)
-    save(site.file, {site.first: Checkpoint(3)})
+    site.file.save({site.first: Checkpoint(3)})
     for url in ("oracle://me:hunter2@db/x", "postgresql://me:hunter2@127.0.0.1:1/x"):
         done = checkpoint("copy", site.config(), "--to", url)
         assert done.returncode == 1

@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 from checkpoint_site import AHEAD, RECORDS, TEN, Site, checkpoint, complaint, shown
 from confluent_kafka import Consumer
-from memory_store import loaded, save
+from memory_store import loaded
 
 from offsets.journal import Entry, Journal
 from offsets.types import Checkpoint
@@ -22,7 +22,7 @@ def set_to(site: Site, config: Path, *where: object) -> subprocess.CompletedProc
 
 
 def test_a_position_is_moved_in_every_store(site: Site) -> None:
-    save(site.file, {site.first: Checkpoint(7, AHEAD[1:])})
+    site.file.save({site.first: Checkpoint(7, AHEAD[1:])})
     site.commit(Checkpoint(7, AHEAD[1:]))
     config = site.config(kafka={"properties": {"group.instance.id": "replica-0"}})
     done = set_to(site, config, "--offset", 2)
@@ -134,7 +134,7 @@ def member(request: pytest.FixtureRequest, site: Site) -> Iterator[Consumer]:
 
 
 def test_an_active_group_is_left_alone(site: Site, member: Consumer) -> None:
-    save(site.file, {site.first: Checkpoint(7)})
+    site.file.save({site.first: Checkpoint(7)})
     member.commit(offsets=[confluent_kafka.TopicPartition(*site.first, 7)], asynchronous=False)
     done = set_to(site, site.config(), "--offset", 2)
     assert done.returncode == 1

@@ -6,7 +6,6 @@ import json
 
 import pytest
 from checkpoint_site import AHEAD, RECORDS, TEN, Site, checkpoint, complaint, shown, started_checkpoint
-from memory_store import save
 
 from offsets.journal import Entry, Journal
 from offsets.types import Checkpoint
@@ -31,7 +30,7 @@ def test_a_group_without_a_past_begins_at_initial(site: Site) -> None:
 def test_every_store_is_shown_with_what_is_finished_ahead(site: Site) -> None:
     topic_id = site.topic_id()
     marks = site.commit(Checkpoint(3, AHEAD[:1], topic_id))
-    save(site.file, {site.first: Checkpoint(3, AHEAD, topic_id)}, marks)
+    site.file.save({site.first: Checkpoint(3, AHEAD, topic_id)}, marks)
     first = shown(site.config())["partitions"][0]
     assert first["stores"] == {
         "file": {
@@ -52,7 +51,7 @@ def test_every_store_is_shown_with_what_is_finished_ahead(site: Site) -> None:
 def test_what_the_file_says_is_finished_ahead_does_not_count_behind_a_commit_of_another(site: Site) -> None:
     """It went on at the same offset with what it knew, and repeats the rest."""
     marks = site.commit(Checkpoint(3, AHEAD[:1]))
-    save(site.file, {site.first: Checkpoint(3, AHEAD)}, marks)
+    site.file.save({site.first: Checkpoint(3, AHEAD)}, marks)
     site.commit(Checkpoint(3, AHEAD[:1]))
     start = shown(site.config())["partitions"][0]["start"]
     assert (start["offset"], start["source"], start["ahead"]) == (3, "kafka", [[5, 6]])
@@ -60,7 +59,7 @@ def test_what_the_file_says_is_finished_ahead_does_not_count_behind_a_commit_of_
 
 
 def test_what_was_remembered_of_another_topic_of_that_name_does_not_count(site: Site) -> None:
-    save(site.file, {site.first: Checkpoint(7, AHEAD[1:], "of-another")})
+    site.file.save({site.first: Checkpoint(7, AHEAD[1:], "of-another")})
     first, second = shown(site.config(initial="latest"))["partitions"]
     assert (first["start"]["place"], first["start"]["ahead"]) == ("earliest", [])
     assert f"id of-another, but the present id is {site.topic_id()}" in first["start"]["reason"]
@@ -92,13 +91,13 @@ def test_a_topic_that_came_after_the_group_began_begins_at_its_beginning(site: S
 def test_a_topic_came_later_if_only_the_file_knows_the_group(site: Site, broker: Broker) -> None:
     later = f"{site.topic}.later"
     broker.create_topic(later, 1)
-    save(site.file, {site.first: Checkpoint(5)}, {})
+    site.file.save({site.first: Checkpoint(5)}, {})
     found = shown(site.config({"topics": [f"^{site.topic}"]}, initial="latest"))["partitions"]
     assert [each["start"]["place"] for each in found if each["topic"] == later] == ["earliest"]
 
 
 def test_a_position_that_somebody_moved_in_kafka_wins(site: Site) -> None:
-    save(site.file, {site.first: Checkpoint(7)}, site.commit(Checkpoint(7)))
+    site.file.save({site.first: Checkpoint(7)}, site.commit(Checkpoint(7)))
     site.commit(Checkpoint(2))
     start = shown(site.config())["partitions"][0]["start"]
     assert (start["offset"], start["source"]) == (2, "kafka")
@@ -136,7 +135,7 @@ def test_topics_with_ddl_are_shown_too(site: Site) -> None:
 
 
 def test_people_get_a_table(site: Site) -> None:
-    save(site.file, {site.first: Checkpoint(3, AHEAD)}, site.commit(Checkpoint(3)))
+    site.file.save({site.first: Checkpoint(3, AHEAD)}, site.commit(Checkpoint(3)))
     done = checkpoint("show", site.config())
     assert done.returncode == 0
     assert done.stderr == ""

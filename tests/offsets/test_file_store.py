@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from file_stores import AHEAD, SHOP, STOCK, reopened
-from memory_store import loaded, save
+from memory_store import loaded
 
 from offsets.stores.file import FileStore
 from offsets.stores.file_format import FileEntry
@@ -30,15 +30,15 @@ def test_nothing_is_made_before_the_first_save(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "state", "replica")
     assert loaded(store, [SHOP]) == {}
     assert not (tmp_path / "state").exists()
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     assert loaded(reopened(store), [SHOP]) == {SHOP: Checkpoint(1)}
 
 
 def test_no_group_erases_another(tmp_path: Path) -> None:
     one, other = FileStore(tmp_path, "one"), FileStore(tmp_path, "other")
-    save(one, {SHOP: Checkpoint(10, AHEAD)})
-    save(other, {SHOP: Checkpoint(99), STOCK: Checkpoint(5)})
-    save(one, {STOCK: Checkpoint(7)})
+    one.save({SHOP: Checkpoint(10, AHEAD)})
+    other.save({SHOP: Checkpoint(99), STOCK: Checkpoint(5)})
+    one.save({STOCK: Checkpoint(7)})
     assert loaded(FileStore(tmp_path, "one"), [SHOP, STOCK]) == {
         SHOP: Checkpoint(10, AHEAD),
         STOCK: Checkpoint(7),
@@ -48,9 +48,9 @@ def test_no_group_erases_another(tmp_path: Path) -> None:
 
 def test_two_stores_of_one_group_see_each_others_writes(tmp_path: Path) -> None:
     one, other = FileStore(tmp_path, "replica"), FileStore(tmp_path, "replica")
-    save(one, {SHOP: Checkpoint(1)})
-    save(other, {STOCK: Checkpoint(2)})
-    save(one, {STOCK: Checkpoint(2)}, {STOCK: Mark(2, 7)})
+    one.save({SHOP: Checkpoint(1)})
+    other.save({STOCK: Checkpoint(2)})
+    one.save({STOCK: Checkpoint(2)}, {STOCK: Mark(2, 7)})
     assert other.load_entries([SHOP, STOCK]) == {SHOP: FileEntry(1), STOCK: FileEntry(2, (), Mark(2, 7))}
 
 
@@ -58,8 +58,8 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     def write(group: str) -> None:
         store = FileStore(tmp_path, group, lock_wait=60)
         for offset in range(1, 26):
-            save(store, {SHOP: Checkpoint(offset)})
-            save(store, {SHOP: Checkpoint(offset)}, {SHOP: Mark(offset, 1)})
+            store.save({SHOP: Checkpoint(offset)})
+            store.save({SHOP: Checkpoint(offset)}, {SHOP: Mark(offset, 1)})
 
     groups = ["a", "b", "c", "d"]
     threads = [threading.Thread(target=write, args=(group,)) for group in groups]
@@ -74,24 +74,24 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 def test_a_writer_replaces_what_another_knew_of_kafka(store: FileStore) -> None:
     """A worker that has lost a partition may still write: with its own checkpoint goes its own mark."""
     other = reopened(store)
-    save(store, {SHOP: Checkpoint(10, AHEAD)}, {SHOP: Mark(10, 1)})
-    save(other, {SHOP: Checkpoint(10)}, {SHOP: Mark(10, 2)})
-    save(store, {SHOP: Checkpoint(10, AHEAD)}, {SHOP: Mark(10, 1)})
+    store.save({SHOP: Checkpoint(10, AHEAD)}, {SHOP: Mark(10, 1)})
+    other.save({SHOP: Checkpoint(10)}, {SHOP: Mark(10, 2)})
+    store.save({SHOP: Checkpoint(10, AHEAD)}, {SHOP: Mark(10, 1)})
     assert other.load_entries([SHOP]) == {SHOP: FileEntry(10, AHEAD, Mark(10, 1))}
-    save(other, {SHOP: Checkpoint(12)})
+    other.save({SHOP: Checkpoint(12)})
     assert store.load_entries([SHOP]) == {SHOP: FileEntry(12)}
 
 
 def test_the_topics_id_and_what_the_group_began_with_are_kept(store: FileStore) -> None:
     saved = {SHOP: Checkpoint(10, AHEAD, "the-id", 3), STOCK: Checkpoint(4)}
-    save(store, saved)
+    store.save(saved)
     assert loaded(reopened(store), saved) == saved
 
 
 def test_a_save_that_says_nothing_new_writes_nothing(store: FileStore) -> None:
-    save(store, {SHOP: Checkpoint(10)}, {SHOP: Mark(10, 1)})
+    store.save({SHOP: Checkpoint(10)}, {SHOP: Mark(10, 1)})
     before = store.path.stat().st_ino
-    save(store, {SHOP: Checkpoint(10)}, {SHOP: Mark(10, 1)})
+    store.save({SHOP: Checkpoint(10)}, {SHOP: Mark(10, 1)})
     assert store.path.stat().st_ino == before
 
 
@@ -100,7 +100,7 @@ def test_a_file_of_the_version_before_is_read_and_written_anew(store: FileStore)
     line = {"binlane_checkpoint": 1, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
     store.path.write_bytes(json.dumps(line).encode() + b"\n" + body)
     assert store.load_entries([SHOP]) == {SHOP: FileEntry(10, AHEAD, Mark(7, None))}
-    save(store, {STOCK: Checkpoint(3)})
+    store.save({STOCK: Checkpoint(3)})
     assert reopened(store).load_entries([SHOP, STOCK]) == {
         SHOP: FileEntry(10, AHEAD, Mark(7, None)),
         STOCK: FileEntry(3),
@@ -109,9 +109,9 @@ def test_a_file_of_the_version_before_is_read_and_written_anew(store: FileStore)
 
 
 def test_the_file_before_is_kept(store: FileStore) -> None:
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     first = store.path.read_bytes()
-    save(store, {SHOP: Checkpoint(2)})
+    store.save({SHOP: Checkpoint(2)})
     assert store.previous.read_bytes() == first
 
 
@@ -122,20 +122,20 @@ def test_a_folder_without_hard_links_still_keeps_the_file_before(
         raise PermissionError(1, "Operation not permitted")  # what exFAT and SMB answer
 
     monkeypatch.setattr(os, "link", refuse)
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     first = store.path.read_bytes()
-    save(store, {SHOP: Checkpoint(2)})
+    store.save({SHOP: Checkpoint(2)})
     assert store.previous.read_bytes() == first
     assert loaded(reopened(store), [SHOP]) == {SHOP: Checkpoint(2)}
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_file(store: FileStore) -> None:
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     store.path.with_name("checkpoint.json.temporary").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"checkpoint\.json: No space left on device; make room"):
-        save(store, {SHOP: Checkpoint(2)})
+        store.save({SHOP: Checkpoint(2)})
     assert loaded(reopened(store), [SHOP]) == {SHOP: Checkpoint(1)}
-    save(store, {SHOP: Checkpoint(3)})
+    store.save({SHOP: Checkpoint(3)})
     assert loaded(reopened(store), [SHOP]) == {SHOP: Checkpoint(3)}
 
 
@@ -143,7 +143,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(store: FileStore) -> None:
 def others_folder() -> Iterator[Path]:
     """A folder that this process may not write; read it may."""
     folder = Path(tempfile.mkdtemp())
-    save(FileStore(folder, "replica"), {SHOP: Checkpoint(1)})
+    FileStore(folder, "replica").save({SHOP: Checkpoint(1)})
     for file in folder.iterdir():
         file.chmod(0o444)
     folder.chmod(0o555)
@@ -160,7 +160,7 @@ def others_folder() -> Iterator[Path]:
 def test_a_folder_that_may_not_be_written_is_told_and_still_read(others_folder: Path) -> None:
     store = FileStore(others_folder, "replica")
     with pytest.raises(CheckpointError, match=r"Permission denied; .* checkpoint\.directory"):
-        save(store, {SHOP: Checkpoint(2)})
+        store.save({SHOP: Checkpoint(2)})
     assert loaded(store, [SHOP]) == {SHOP: Checkpoint(1)}
 
 
@@ -168,34 +168,33 @@ def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     store = FileStore(tmp_path / "state", "replica")
     with pytest.raises(CheckpointError, match="state"):
-        save(store, {SHOP: Checkpoint(2)})
+        store.save({SHOP: Checkpoint(2)})
     with pytest.raises(CheckpointError, match=r"Not a directory; set checkpoint\.directory to a folder"):
         loaded(store, [SHOP])
 
 
 def test_a_writer_that_never_ends_is_told(tmp_path: Path) -> None:
     store = FileStore(tmp_path, "replica", lock_wait=0.02)
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     with (tmp_path / "checkpoint.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(CheckpointError, match="locked by another process"):
-            save(store, {SHOP: Checkpoint(2)})
+            store.save({SHOP: Checkpoint(2)})
         assert loaded(store, [SHOP]) == {SHOP: Checkpoint(1)}
-    save(store, {SHOP: Checkpoint(2)})
+    store.save({SHOP: Checkpoint(2)})
 
 
 WRITE_FOR_EVER = """
 import sys
 from pathlib import Path
 from offsets.stores.file import FileStore
-from offsets.stores.file_format import FileEntry
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 store = FileStore(Path(sys.argv[1]), "replica")
 offset = int(sys.argv[2])
 while True:
     offset += 1
     ahead = tuple(OffsetRange(offset + 2 * n, offset + 2 * n + 1) for n in range(1, 2000))
-    store.save_entries({TopicPartition("t", number): FileEntry(offset, ahead) for number in range(10)})
+    store.save({TopicPartition("t", number): Checkpoint(offset, ahead) for number in range(10)})
     print(offset, flush=True)
 """
 
@@ -229,7 +228,7 @@ def test_a_hundred_partitions_with_a_thousand_ranges_are_saved_in_little_time(st
     took = []
     for _ in range(3):
         begun = time.process_time()
-        save(store, checkpoints)
+        store.save(checkpoints)
         took.append(time.process_time() - begun)
     assert min(took) < 0.05
     assert loaded(reopened(store), checkpoints) == checkpoints

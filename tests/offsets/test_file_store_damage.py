@@ -6,7 +6,7 @@ import json
 
 import pytest
 from file_stores import AHEAD, SHOP, STOCK, reopened
-from memory_store import loaded, save
+from memory_store import loaded
 from structlog.testing import capture_logs
 
 from offsets.stores.file import FileStore
@@ -15,8 +15,8 @@ from offsets.types import Checkpoint
 
 
 def test_every_changed_bit_gives_way_to_the_previous_copy(store: FileStore) -> None:
-    save(store, {SHOP: Checkpoint(1)})
-    save(store, {SHOP: Checkpoint(2, AHEAD)})
+    store.save({SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(2, AHEAD)})
     sound = store.path.read_bytes()
     version = sound.index(b":") + 1
     for place in range(len(sound)):
@@ -35,8 +35,8 @@ def test_every_changed_bit_gives_way_to_the_previous_copy(store: FileStore) -> N
 
 @pytest.mark.parametrize("keep", [0, 1, 50, -1])
 def test_a_torn_file_gives_way_to_the_previous_copy_loudly(store: FileStore, keep: int) -> None:
-    save(store, {SHOP: Checkpoint(1)})
-    save(store, {SHOP: Checkpoint(2)})
+    store.save({SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(2)})
     store.path.write_bytes(store.path.read_bytes()[:keep])
     found = reopened(store)
     with capture_logs() as logs:
@@ -48,8 +48,8 @@ def test_a_torn_file_gives_way_to_the_previous_copy_loudly(store: FileStore, kee
 
 
 def test_without_a_sound_copy_the_file_counts_as_absent_loudly(store: FileStore) -> None:
-    save(store, {SHOP: Checkpoint(1)})
-    save(store, {SHOP: Checkpoint(2)})
+    store.save({SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(2)})
     store.path.write_text("not a checkpoint")
     store.previous.write_text("neither")
     found = reopened(store)
@@ -60,27 +60,27 @@ def test_without_a_sound_copy_the_file_counts_as_absent_loudly(store: FileStore)
 
 
 def test_a_damaged_file_neither_becomes_the_previous_copy_nor_is_lost(store: FileStore) -> None:
-    save(store, {SHOP: Checkpoint(1)})
-    save(store, {SHOP: Checkpoint(2)})
+    store.save({SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(2)})
     sound_copy = store.previous.read_bytes()
     store.path.write_text("damaged")
     found = reopened(store)
-    save(found, {STOCK: Checkpoint(5)})
+    found.save({STOCK: Checkpoint(5)})
     assert store.previous.read_bytes() == sound_copy
     assert (store.path.parent / "checkpoint.json.damaged").read_text() == "damaged"
     assert loaded(reopened(store), [SHOP, STOCK]) == {SHOP: Checkpoint(1), STOCK: Checkpoint(5)}
 
 
 def test_a_file_that_somebody_removed_counts_as_absent(store: FileStore) -> None:
-    save(store, {SHOP: Checkpoint(1)})
-    save(store, {SHOP: Checkpoint(2)})
+    store.save({SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(2)})
     store.path.unlink()
     assert loaded(store, [SHOP]) == {}
     assert store.warnings == ()
 
 
 def test_a_file_of_a_newer_version_is_refused_and_left_alone(store: FileStore) -> None:
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     line, body = store.path.read_bytes().split(b"\n", 1)
     header = json.loads(line)
     header["binlane_checkpoint"] += 1
@@ -89,5 +89,5 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(store: FileStore) -
     with pytest.raises(CheckpointError, match=r"checkpoint\.json was written by a newer binlane"):
         loaded(reopened(store), [SHOP])
     with pytest.raises(CheckpointError, match="newer binlane"):
-        save(reopened(store), {SHOP: Checkpoint(3)})
+        reopened(store).save({SHOP: Checkpoint(3)})
     assert store.path.read_bytes() == newer

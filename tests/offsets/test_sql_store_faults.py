@@ -11,7 +11,6 @@ from contextlib import closing
 import pytest
 import sqlalchemy as sa
 from memory_store import loaded as loaded_from
-from memory_store import save
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.slow_relay import SlowRelay
@@ -53,7 +52,7 @@ def saved(store: SqlStore, offset: int) -> None:
     end = time.monotonic() + LATER
     while True:
         try:
-            save(store, {SHOP: Checkpoint(offset)})
+            store.save({SHOP: Checkpoint(offset)})
         except StoreAway:
             assert time.monotonic() < end
             time.sleep(0.1)
@@ -64,20 +63,20 @@ def saved(store: SqlStore, offset: int) -> None:
 def test_a_database_that_takes_what_is_sent_and_does_not_answer_is_given_up(postgres: PostgresServer) -> None:
     url = check_url(postgres.new_database("frozen"))
     store = SqlStore(url, "one", identity="w-0", deadline=1)
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     [(session,)] = read(url, "SELECT pid FROM pg_locks WHERE locktype = 'advisory'")
     assert isinstance(session, int)
     errors: list[Exception] = []
 
-    def save_later() -> None:
+    def save() -> None:
         try:
-            save(store, {SHOP: Checkpoint(2)})
+            store.save({SHOP: Checkpoint(2)})
         except StoreAway as error:
             errors.append(error)
 
     os.kill(session, signal.SIGSTOP)  # of a server that this process has started
     try:
-        saving = threading.Thread(target=save_later)
+        saving = threading.Thread(target=save)
         saving.start()
         saving.join(LATER)
         assert not saving.is_alive()
@@ -94,7 +93,7 @@ def test_a_connection_that_is_lost_does_not_keep_the_identity(url: sa.URL) -> No
     assert url.port is not None
     with SlowRelay(url.port) as relay:
         store = SqlStore(url.set(port=relay.port), "one", identity="w-0", deadline=1)
-        save(store, {SHOP: Checkpoint(1)})
+        store.save({SHOP: Checkpoint(1)})
         relay.hold()  # nothing of this connection arrives any more, nor that it ends
         saved(store, 2)
         other = SqlStore(url, "one", identity="w-0", deadline=1)
@@ -106,13 +105,13 @@ def test_a_connection_that_is_lost_does_not_keep_the_identity(url: sa.URL) -> No
 
 def test_a_row_that_somebody_else_holds_is_told_and_the_identity_is_kept(url: sa.URL) -> None:
     store = SqlStore(url, "one", identity="w-0", deadline=1)
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as other:
         other.execute(sa.text(f"SELECT * FROM {TABLE} FOR UPDATE"))
         for _ in range(2):
             with pytest.raises(StoreAway, match=r"[Ll]ock wait timeout|statement timeout"):
-                save(store, {SHOP: Checkpoint(2)})
-    save(store, {SHOP: Checkpoint(3)})
+                store.save({SHOP: Checkpoint(2)})
+    store.save({SHOP: Checkpoint(3)})
     assert loaded_from(store, [SHOP]) == {SHOP: Checkpoint(3)}
     store.close()
 
@@ -134,7 +133,7 @@ def test_what_the_url_asks_of_the_session_holds(postgres: PostgresServer) -> Non
     store = SqlStore(
         url.update_query_dict({"options": "-csearch_path=kept", "application_name": "mine"}), "one"
     )
-    save(store, {SHOP: Checkpoint(1)})
+    store.save({SHOP: Checkpoint(1)})
     assert read(url, f"SELECT schemaname FROM pg_tables WHERE tablename = '{TABLE}'") == [("kept",)]
     names = read(url, "SELECT application_name FROM pg_stat_activity WHERE application_name = 'mine'")
     assert names == [("mine",)]
@@ -153,7 +152,7 @@ def test_a_table_of_somebody_else_is_refused_at_once(url: sa.URL) -> None:
 def test_a_damaged_row_is_told_and_no_other_group_minds(url: sa.URL) -> None:
     for number, group in enumerate(("one", "two"), 1):
         with closing(SqlStore(url, group)) as store:
-            save(store, {SHOP: Checkpoint(number)})
+            store.save({SHOP: Checkpoint(number)})
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as connection:
         connection.execute(sa.text(f"UPDATE {TABLE} SET entry = '[\"x' WHERE group_id = 'one'"))

@@ -13,18 +13,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
-from memory_store import MemoryStore, loaded, save
+from memory_store import MemoryStore, loaded
 
 from handlers.sql.target.engine import check_url
 from offsets.stores.file import FileStore
 from offsets.stores.file_format import FileEntry
-from offsets.stores.interface import OwnStore, StoreAway
+from offsets.stores.interface import CheckpointStore, OwnStore, StoreAway
 from offsets.stores.kafka import KafkaStore
 from offsets.stores.sql import SqlStore
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
-Store = MemoryStore | FileStore | SqlStore | KafkaStore
-MakeStore = Callable[[], Store]
+MakeStore = Callable[[], CheckpointStore]
 MakeOwn = Callable[..., OwnStore]
 
 AHEAD = (OffsetRange(12, 15), OffsetRange(20, 21), OffsetRange(1_000, 2_000))
@@ -64,12 +63,12 @@ def make_own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeOwn
 @pytest.fixture(params=["memory", "file", "kafka", *SQL])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path, group: str) -> Iterator[MakeStore]:
     """Each call gives a store of the same group and place, as a restart would."""
-    stores: list[Store] = []
+    stores: list[CheckpointStore] = []
     memory = MemoryStore()
     url = check_url(sql_url(request, request.param, tmp_path)) if request.param in SQL else None
 
-    def make() -> Store:
-        store: Store
+    def make() -> CheckpointStore:
+        store: CheckpointStore
         if request.param == "memory":
             store = memory
         elif request.param == "file":
@@ -90,7 +89,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path, group: str) -> It
 
 
 @pytest.fixture
-def store(make_store: MakeStore) -> Store:
+def store(make_store: MakeStore) -> CheckpointStore:
     return make_store()
 
 
@@ -102,7 +101,7 @@ def partitions(request: pytest.FixtureRequest, make_store: MakeStore) -> list[To
     return [TopicPartition(topic, number) for number in range(3)]
 
 
-def test_its_name_is_the_metrics_label(store: Store) -> None:
+def test_its_name_is_the_metrics_label(store: CheckpointStore) -> None:
     assert (
         store.name
         == {
@@ -114,64 +113,68 @@ def test_its_name_is_the_metrics_label(store: Store) -> None:
     )
 
 
-def test_what_was_never_saved_is_left_out(store: Store, partitions: list[TopicPartition]) -> None:
-    save(store, {partitions[1]: Checkpoint(5)})
+def test_what_was_never_saved_is_left_out(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+    store.save({partitions[1]: Checkpoint(5)})
     assert loaded(store, partitions) == {partitions[1]: Checkpoint(5)}
     assert loaded(store, []) == {}
 
 
-def test_what_was_saved_comes_back_whole(store: Store, partitions: list[TopicPartition]) -> None:
+def test_what_was_saved_comes_back_whole(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
     saved = {
         partitions[0]: Checkpoint(10, AHEAD),
         partitions[1]: Checkpoint(0),
         partitions[2]: Checkpoint(2**40, (OffsetRange(2**40 + 1, 2**40 + 2),)),
     }
-    save(store, saved)
+    store.save(saved)
     assert loaded(store, partitions) == saved
 
 
 def test_a_restart_knows_what_was_saved(make_store: MakeStore, partitions: list[TopicPartition]) -> None:
-    save(make_store(), {partitions[0]: Checkpoint(10, AHEAD)})
+    make_store().save({partitions[0]: Checkpoint(10, AHEAD)})
     assert loaded(make_store(), partitions) == {partitions[0]: Checkpoint(10, AHEAD)}
 
 
-def test_a_later_save_replaces_the_ranges_too(store: Store, partitions: list[TopicPartition]) -> None:
-    save(store, {partitions[0]: Checkpoint(10, AHEAD)})
-    save(store, {partitions[0]: Checkpoint(15)})
+def test_a_later_save_replaces_the_ranges_too(
+    store: CheckpointStore, partitions: list[TopicPartition]
+) -> None:
+    store.save({partitions[0]: Checkpoint(10, AHEAD)})
+    store.save({partitions[0]: Checkpoint(15)})
     assert loaded(store, partitions) == {partitions[0]: Checkpoint(15)}
 
 
-def test_a_position_can_be_set_back(store: Store, partitions: list[TopicPartition]) -> None:
-    save(store, {partitions[0]: Checkpoint(10)})
-    save(store, {partitions[0]: Checkpoint(3)})
+def test_a_position_can_be_set_back(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+    store.save({partitions[0]: Checkpoint(10)})
+    store.save({partitions[0]: Checkpoint(3)})
     assert loaded(store, partitions) == {partitions[0]: Checkpoint(3)}
 
 
-def test_saving_some_partitions_leaves_the_others(store: Store, partitions: list[TopicPartition]) -> None:
-    save(store, {partitions[0]: Checkpoint(10, AHEAD), partitions[1]: Checkpoint(7)})
-    save(store, {partitions[1]: Checkpoint(8)})
+def test_saving_some_partitions_leaves_the_others(
+    store: CheckpointStore, partitions: list[TopicPartition]
+) -> None:
+    store.save({partitions[0]: Checkpoint(10, AHEAD), partitions[1]: Checkpoint(7)})
+    store.save({partitions[1]: Checkpoint(8)})
     assert loaded(store, partitions) == {partitions[0]: Checkpoint(10, AHEAD), partitions[1]: Checkpoint(8)}
 
 
-def test_saving_nothing_changes_nothing(store: Store, partitions: list[TopicPartition]) -> None:
-    save(store, {partitions[0]: Checkpoint(10, AHEAD)})
-    save(store, {})
+def test_saving_nothing_changes_nothing(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+    store.save({partitions[0]: Checkpoint(10, AHEAD)})
+    store.save({})
     assert loaded(store, partitions) == {partitions[0]: Checkpoint(10, AHEAD)}
 
 
-def test_only_what_is_asked_for_is_loaded(store: Store, partitions: list[TopicPartition]) -> None:
-    save(store, {partition: Checkpoint(9) for partition in partitions})
+def test_only_what_is_asked_for_is_loaded(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+    store.save({partition: Checkpoint(9) for partition in partitions})
     assert loaded(store, partitions[:1]) == {partitions[0]: Checkpoint(9)}
 
 
 def test_threads_that_save_different_partitions_lose_nothing(
-    store: Store, partitions: list[TopicPartition]
+    store: CheckpointStore, partitions: list[TopicPartition]
 ) -> None:
-    def save_often(partition: TopicPartition) -> None:
+    def save(partition: TopicPartition) -> None:
         for offset in range(1, 21):
-            save(store, {partition: Checkpoint(offset)})
+            store.save({partition: Checkpoint(offset)})
 
-    threads = [threading.Thread(target=save_often, args=(partition,)) for partition in partitions]
+    threads = [threading.Thread(target=save, args=(partition,)) for partition in partitions]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -179,7 +182,7 @@ def test_threads_that_save_different_partitions_lose_nothing(
     assert loaded(store, partitions) == {partition: Checkpoint(20) for partition in partitions}
 
 
-def test_it_may_be_closed_twice(store: Store) -> None:
+def test_it_may_be_closed_twice(store: CheckpointStore) -> None:
     store.close()
     store.close()
 
@@ -190,10 +193,10 @@ SHOP, STOCK = TopicPartition("cdc.shop", 0), TopicPartition("cdc.stock", 7)
 @pytest.mark.parametrize("make_own", OWN, indirect=True)
 def test_groups_and_topics_of_one_store_keep_apart(make_own: MakeOwn) -> None:
     one, other, shouting = make_own("one"), make_own("other"), make_own("ONE")
-    save(one, {SHOP: Checkpoint(10, AHEAD, "id-1", 3), STOCK: Checkpoint(5)}, {SHOP: Mark(10, 77)})
-    save(other, {SHOP: Checkpoint(99)})
-    save(shouting, {SHOP: Checkpoint(7)})
-    save(one, {STOCK: Checkpoint(6)})
+    one.save({SHOP: Checkpoint(10, AHEAD, "id-1", 3), STOCK: Checkpoint(5)}, {SHOP: Mark(10, 77)})
+    other.save({SHOP: Checkpoint(99)})
+    shouting.save({SHOP: Checkpoint(7)})
+    one.save({STOCK: Checkpoint(6)})
     entry = FileEntry(10, AHEAD, Mark(10, 77), "id-1", 3)
     for each in (one, make_own("one")):
         assert each.load_entries([SHOP, STOCK, TopicPartition("cdc.shop", 1)]) == {
@@ -208,8 +211,8 @@ def test_groups_and_topics_of_one_store_keep_apart(make_own: MakeOwn) -> None:
 
 @pytest.mark.parametrize("make_own", OWN, indirect=True)
 def test_a_save_replaces_what_another_writer_knew_of_kafka(make_own: MakeOwn) -> None:
-    save(make_own("one"), {SHOP: Checkpoint(10)}, {SHOP: Mark(10, 77)})
-    save(make_own("one"), {SHOP: Checkpoint(10)})
+    make_own("one").save({SHOP: Checkpoint(10)}, {SHOP: Mark(10, 77)})
+    make_own("one").save({SHOP: Checkpoint(10)})
     assert make_own("one").entries() == {SHOP: FileEntry(10)}
 
 
@@ -218,7 +221,7 @@ def test_names_and_ranges_of_any_size_come_back(make_own: MakeOwn) -> None:
     group = "gruppe-" + "\N{SNOWMAN}\N{PILE OF POO}" * 300
     ranges = tuple(OffsetRange(offset, offset + 1) for offset in range(2**60, 2**60 + 40_000, 2))
     place = TopicPartition("t" * 249, 2**31 - 1)
-    save(make_own(group), {place: Checkpoint(2**60 - 1, ranges)})
+    make_own(group).save({place: Checkpoint(2**60 - 1, ranges)})
     assert make_own(group).entries() == {place: FileEntry(2**60 - 1, ranges)}
 
 
@@ -233,13 +236,13 @@ def test_an_identity_is_of_one_worker_at_a_time(make_own: MakeOwn) -> None:
     others = [make_own("one", "replica-1"), make_own("other", "replica-0"), make_own("one")]
     for other in others:
         other.open()
-    save(first, {SHOP: Checkpoint(5)})
+    first.save({SHOP: Checkpoint(5)})
     first.close()
     second.open()
-    save(second, {SHOP: Checkpoint(6)})
+    second.save({SHOP: Checkpoint(6)})
     if isinstance(first, SqlStore):  # its next use would take the identity again
         with pytest.raises(StoreAway, match="another worker"):
-            save(first, {SHOP: Checkpoint(4)})
+            first.save({SHOP: Checkpoint(4)})
     assert loaded(second, [SHOP]) == {SHOP: Checkpoint(6)}
 
 
@@ -281,5 +284,5 @@ def test_the_lock_of_an_identity_dies_with_its_process(make_own: MakeOwn, tmp_pa
         except StoreAway:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-    save(store, {SHOP: Checkpoint(5)})
+    store.save({SHOP: Checkpoint(5)})
     assert loaded(store, [SHOP]) == {SHOP: Checkpoint(5)}

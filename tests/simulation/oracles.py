@@ -146,16 +146,16 @@ class Oracles:
                     )
 
     def _watch_file(self, store: Any) -> None:
-        save = store.save_entries
+        save = store.save
 
-        def saved(entries: Any) -> None:
-            for place, checkpoint in entries.items():
+        def saved(checkpoints: Any, *more: Any) -> None:
+            for place, checkpoint in checkpoints.items():
                 part = self.ledger.parts.get((checkpoint.topic_id, place.partition))
                 if part is not None:
                     self._all_done(part, checkpoint, "a file says")
-            save(entries)
+            save(checkpoints, *more)
 
-        store.save_entries = saved
+        store.save = saved
 
     # -- what is fetched
 

@@ -242,10 +242,12 @@ def _copy(
             f"{_place(to)} has other positions for {len(other)} partitions, such as {first}: "
             f"{there[first].offset}, not {found[first].offset}; nothing was copied. --replace overwrites them"
         )
+    checkpoints = {place: entry.checkpoint for place, entry in found.items()}
     if isinstance(to, KafkaStore):
-        to.save({place: entry.checkpoint for place, entry in found.items()})
+        to.save(checkpoints)
     else:
-        to.save_entries({place: FileEntry.of(e.checkpoint, e.acknowledged) for place, e in found.items()})
+        marks = {place: e.acknowledged for place, e in found.items() if e.acknowledged is not None}
+        to.save(checkpoints, marks)
     replaced = f", {len(other)} of which it had at other positions" if other else ""
     return f"{len(found)} partitions copied from {_place(source)} to {_place(to)}{replaced}"
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from handlers.logs import get_logger
 from offsets.finished import FinishedMap
-from offsets.stores.file_format import FileEntry
 from offsets.stores.interface import OwnStore
 from offsets.stores.kafka import TopicRefused
 from offsets.stores.polled import CommitInterrupted, PolledKafkaStore
@@ -224,7 +223,11 @@ class Committer(threading.Thread):
         }
         if new:
             try:
-                self._local.save_entries({a.partition: FileEntry.of(*saved) for a, saved in new.items()})
+                self._local.save(
+                    {a.partition: checkpoint for a, (checkpoint, _, _) in new.items()},
+                    {a.partition: mark for a, (_, mark, _) in new.items() if mark is not None},
+                    {a.partition: window for a, (_, _, window) in new.items() if window is not None},
+                )
             except Exception as error:
                 self._errors.failed(self._local.name, error)
                 return False

@@ -228,7 +228,7 @@ class Cluster:
             self.refuse_active_group(partition)  # a member may just have joined: the likeliest reason
             raise
         try:
-            self.own.save_entries({partition: FileEntry.of(checkpoints[partition], marks.get(partition))})
+            self.own.save(checkpoints, marks)
         except CheckpointError as error:
             raise PositionError(
                 f"moved in Kafka, but not in the {self.own.title}: {error}. Run this again after fixing that"

@@ -22,7 +22,6 @@ TESTS = Path(__file__).parents[2]
 sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "offsets"), str(TESTS / "handlers")]
 
 from delta_reading import table_at  # noqa: E402
-from memory_store import save  # noqa: E402
 
 from handlers.mysql.ddl import TableName  # noqa: E402
 from handlers.spark.ddl.surroundings import Surroundings  # noqa: E402
@@ -64,14 +63,14 @@ def checkpoints(folder: Path) -> None:
     """state/: the checkpoint file and the journal; checkpoints.db: `checkpoint.url`; metadata.json: the text
     of a commit."""
     state = folder / "state"
-    save(FileStore(state, "replica"), {PARTITION: CHECKPOINT}, {PARTITION: Mark(10, None)})
+    FileStore(state, "replica").save({PARTITION: CHECKPOINT}, {PARTITION: Mark(10, None)})
     journal = Journal(state, "replica", clock=lambda: 1_790_000_000.0)
     journal.append([Entry(PARTITION, 5, 1_790_000_005_000, CHECKPOINT.topic_id)])
     journal.append([Entry(PARTITION, 10, 1_790_000_010_000, CHECKPOINT.topic_id)])
     journal.close()
     store = SqlStore(sa.make_url(f"sqlite:///{folder}/checkpoints.db"), "replica")
     store.open()
-    save(store, {PARTITION: CHECKPOINT}, {PARTITION: Mark(10, None)})
+    store.save({PARTITION: CHECKPOINT}, {PARTITION: Mark(10, None)})
     store.close()
     (folder / "metadata.json").write_text(json.dumps(metadata.encode(CHECKPOINT, stamp=7)))
 
