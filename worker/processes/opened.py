@@ -91,9 +91,7 @@ class OpenedHandlers:
             batch.traced_by = _Passed(traced[0], records)
         token = logs.context.set(lambda: dict(fields))
         try:
-            answer: object = handler.handle(batch)  # type: ignore[func-returns-value]
-            if answer is not None:
-                refuse_unrun(answer, handler)
+            refuse_unrun(handler.handle(batch), handler)  # type: ignore[func-returns-value]
         finally:
             logs.context.reset(token)
 

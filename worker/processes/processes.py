@@ -129,11 +129,10 @@ class Processes:
                     held = self._read(reading, slot, process)
                 piece = changes.first, changes.end, batch.attempt
                 slot.ask(label, process, "handle", held.ticket, piece, *call)
-        except ProcessDied:
+        except (ProcessDied, ProcessAway):
             raise
-        except Exception as error:
-            if not isinstance(error, ProcessAway):
-                slot.survived(label)
+        except Exception:
+            slot.survived(label)
             raise
         else:
             slot.survived(label)

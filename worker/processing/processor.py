@@ -97,14 +97,17 @@ class Processor(threading.Thread):
         if not work.table.handlers:
             return self._bury_all(work)
         if not work.runs and not self._promise(work):
-            prepared = self._decoded(work)
-            if prepared is None or prepared.finished == prepared.records:
-                return prepared
-            work = prepared
-            if work.spreads:
-                self._spread(work)
-                return None
+            return self._decode_and_handle(work)
         return self._handle(work)
+
+    def _decode_and_handle(self, work: Work) -> Work | None:
+        prepared = self._decoded(work)
+        if prepared is None or prepared.finished == prepared.records:
+            return prepared
+        if prepared.spreads:
+            self._spread(prepared)
+            return None
+        return self._handle(prepared)
 
     def _promise(self, work: Work) -> bool:
         """Whether its first call decodes it, too. Only small batches: a call may start as long after this."""
@@ -134,12 +137,7 @@ class Processor(threading.Thread):
         try:
             outcomes = self._try_alone(work) if alone else self._step_decoded(work)
         except _NotDecoded:
-            prepared = self._decoded(work)
-            return (
-                prepared
-                if prepared is None or prepared.finished == prepared.records
-                else self._handle(prepared)
-            )
+            return self._decode_and_handle(work)
         except StopWorker as error:
             # Halted, not put back: otherwise another lane would start it again before the worker stops.
             self._lanes.halt(self._number, work, describe(error))

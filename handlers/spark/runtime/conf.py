@@ -144,7 +144,7 @@ def _is_loopback(address: str) -> bool:
 
 def plain_paths_are_local(section: SparkSection) -> bool:
     """Whether nothing is found that points them elsewhere. Check True again when Spark has started."""
-    if environment_has_files():
+    if _environment_has_files():
         return False
     texts = [os.environ.get(name, "") for name in _OPTIONS]
     for key, value in section.conf.items():
@@ -152,7 +152,7 @@ def plain_paths_are_local(section: SparkSection) -> bool:
     return not any(name in text for text in texts for name in _NAMES)
 
 
-def environment_has_files() -> bool:
+def _environment_has_files() -> bool:
     """Whether the environment, or a folder beside pyspark, points Spark to files of settings or classes."""
     if any(os.environ.get(name) for name in _FOLDERS):
         return True
