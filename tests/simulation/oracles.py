@@ -221,12 +221,13 @@ class Oracles:
         """`bounds`: records of each lane, bytes of all, but for one record that is larger than that."""
         rule = process.configuration.lanes
         # A standing table's batch counts again when it is retried.
-        most = 2 if self._world.parks else 1
+        again = self._world.parks * len(self.ledger.units())
+        most = process.most_records + again * min(process.configuration.batch.max_records, rule.max_records)
         for lane in lanes.lanes:
-            if lane.records > process.most_records * most:
+            if lane.records > most:
                 self.broken("bounds", f"lane {lane.number} of {process.name} holds {lane.records} records")
         held = sum(lane.bytes for lane in lanes.lanes)
-        if held > rule.max_bytes * most and sum(lane.records for lane in lanes.lanes) > 1:
+        if held > rule.max_bytes * (1 + self._world.parks) and sum(lane.records for lane in lanes.lanes) > 1:
             self.broken("bounds", f"the lanes of {process.name} hold {held} bytes")
 
     # -- processes

@@ -122,7 +122,7 @@ def test_the_file_is_believed_when_kafkas_offset_is_the_one_that_it_knows(monkey
         return real(file, kafka, window)
 
     monkeypatch.setattr(restore, "_from_file", by_offset)
-    found_by("remembered", first=553)  # it takes two members that stop at one offset
+    found_by("remembered", first=700)  # it takes two members that stop at one offset
 
 
 def test_a_table_is_begun_while_a_batch_of_it_runs(monkeypatch: Patch) -> None:
@@ -196,7 +196,7 @@ def test_a_map_counts_though_the_machine_was_started_anew(monkeypatch: Patch) ->
 
     monkeypatch.setattr(reading, "records", any_boot)
     # Some pages of the map have to be older than others, which takes many records and power losses.
-    found_by("replay", first=354, plan_of=losing_power)
+    found_by("replay", first=670, plan_of=losing_power)
 
 
 def test_what_others_wrote_into_the_journal_is_not_looked_at(monkeypatch: Patch) -> None:

@@ -134,14 +134,28 @@ class _Handle:
         return self._number
 
 
+_NO_FILES = ("cpu_count", "environ", "fsencode", "getpid", "urandom")
+"""What of the real `os` touches no file."""
+
+
 class DiskOs:
-    """The part of `os` that the worker uses for its checkpoints; the rest is the real one's."""
+    """The part of `os` that the worker uses for its checkpoints, and what else of it touches no file."""
 
     def __init__(self, disk: Callable[[], Disk]) -> None:
         self._disk = disk
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
+        real = getattr(os, name)
+        if callable(real) and name not in _NO_FILES:
+            # The worker would take the error for one of its disk, and live without the file.
+            self._disk().scheduler.world.oracles.broken("disk", f"os.{name} is not simulated")
+            raise NotImplementedError(name)
+        return real
+
+    def fchmod(self, number: int, mode: int) -> None:
+        disk = self._disk()
+        disk.touch()
+        disk.file(number)
 
     def open(self, path: DiskPath, flags: int, mode: int = 0o777) -> int:
         disk = path.disk

@@ -14,6 +14,7 @@ import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from zlib import crc32
 
 import structlog
 
@@ -29,6 +30,8 @@ from offsets.tracker import OffsetTracker
 from worker.fetching import fetcher
 from worker.running import components, process, reloading
 from worker.units import parking_files
+from worker.units.assigned_partition import Assignment
+from worker.units.unit import Unit
 
 from . import threads
 from .scheduler import current
@@ -171,6 +174,9 @@ def patched(world: Any) -> Iterator[None]:
         put(components, "journal_of", world.journal_of)
         put(reloading, "load", world.load_configuration)
         put(reloading, "FileWatch", _NoWatch)
+        # By default, a set's order depends on where in memory its members are: another one in each process.
+        put(Assignment, "__hash__", lambda one: one.partition.partition * 1_000 + one.epoch)
+        put(Unit, "__hash__", lambda one: crc32(one.table.label.encode()))
         put(Run, "finish", world.finish)
         put(Run, "finish_records", world.finish_records)
         put(OffsetTracker, "register", world.register)
