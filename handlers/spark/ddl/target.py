@@ -189,7 +189,7 @@ class Target:
         txn = (f"{self.fence}/{step}", 1) if self.fence else None
 
         def own(table: NextVersion, note: str) -> bool:
-            if txn is not None and table.has(txn[0]):
+            if txn is not None and table.base is not None and txn[0] in table.base.writers:
                 return True  # Delta would skip the statement, too
             made = rows(table)
             if made is not None:

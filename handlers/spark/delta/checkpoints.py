@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.logs import get_logger
@@ -43,6 +44,7 @@ _KINDS = {
     ],
 }
 _SCHEMA = pa.schema([(kind, pa.struct(parts)) for kind, parts in _KINDS.items()])
+_REMOVED = pc.field("remove", "path").is_valid()
 _NAMES = {"txn": "appId", "add": "path", "remove": "path"}
 """What tells one action from another of its kind. Of the other kinds, only the last one counts."""
 _PASSING = {"commitInfo", "cdc"}
@@ -85,10 +87,15 @@ def write_checkpoint(files: Files, path: str, version: int, expired_ms: int) -> 
     if before and int(before[0][:20]) >= version:
         return  # it begins where another writer's ends, and would be the state of that version
     state: dict[tuple[str, str], dict[str, Any]] = {}
+    removals = [_SCHEMA.empty_table()]
     for name in before:
         with files.open(f"{folder}/{name}") as file:
-            for row in pq.read_table(file).to_pylist(maps_as_pydicts="strict"):
-                _take(state, row)
+            found = pq.read_table(file)
+        if found.schema.equals(_SCHEMA):  # binlane's own. Removals may be many: they stay in Arrow
+            removals.append(found.filter(_REMOVED & (pc.field("remove", "deletionTimestamp") > expired_ms)))
+            found = found.filter(~_REMOVED)
+        for row in found.to_pylist(maps_as_pydicts="strict"):
+            _take(state, row)
     for commit in commits:
         if commit <= version:
             actions = map(json.loads, files.read(f"{folder}/{commit:020d}.json").splitlines())
@@ -100,13 +107,15 @@ def write_checkpoint(files: Files, path: str, version: int, expired_ms: int) -> 
         for (kind, _), action in state.items()
         if kind != "remove" or (action.get("deletionTimestamp") or 0) > expired_ms
     ]
+    later = pc.field("remove", "path").isin([name for kind, name in state if kind in ("add", "remove")])
+    table = pa.concat_tables([pa.Table.from_pylist(rows, _SCHEMA), pa.concat_tables(removals).filter(~later)])
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), sink, compression="snappy")
+    pq.write_table(table, sink, compression="snappy")
     data = sink.getvalue()
     with suppress(AlreadyThere):  # another writer's is the same
         files.put(f"{folder}/{version:020d}.checkpoint.parquet", data)
     adds = sum("add" in row for row in rows)
-    last = {"version": version, "size": len(rows), "sizeInBytes": data.size, "numOfAddFiles": adds}
+    last = {"version": version, "size": len(table), "sizeInBytes": data.size, "numOfAddFiles": adds}
     files.replace(f"{folder}/_last_checkpoint", json.dumps(last).encode())
 
 

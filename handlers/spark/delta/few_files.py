@@ -210,8 +210,7 @@ def _divided(found: Sequence[TableFile]) -> tuple[list[TableFile], list[TableFil
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+    if not _has_order(column.type):
         return None, None
     found = pc.min_max(column)
     return found["min"].as_py(), found["max"].as_py()

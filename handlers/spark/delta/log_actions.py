@@ -39,7 +39,8 @@ class Snapshot:
     writers: Mapping[str, int]
     """The identifiers of applications (`TableRef.app_id`) that record their commits, with the last number."""
     removed: Mapping[str, int]
-    """Files of earlier versions -> when they were removed, in milliseconds since 1970."""
+    """Files of earlier versions, if they were asked for -> when they were removed, in milliseconds since
+    1970."""
 
     @property
     def rows(self) -> int | None:

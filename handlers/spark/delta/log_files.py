@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.spark.delta.log_actions import (
@@ -37,6 +39,8 @@ _VERSIONED = re.compile(r"\d{20}\.(?:json|checkpoint\.)")
 """Names of commits and checkpoints, including those that only Spark reads."""
 _MOST_FILES = 200_000
 """The most files of a table, at some 200 bytes of memory each. Spark counts those of larger tables."""
+_MOST_ACTIONS = 1_000_000
+"""The most actions of a checkpoint, mainly removals: only VACUUM reads them."""
 _MOST_COMMITS = 1_000
 _MOST_READER = 3
 """The newest version of Delta's protocol that is supported."""
@@ -44,12 +48,10 @@ _READ = [
     *("add.path", "add.size", "add.stats", "add.partitionValues", "add.deletionVector.storageType"),
     *("add.deletionVector.pathOrInlineDv", "add.deletionVector.offset", "add.deletionVector.cardinality"),
     *("protocol", "metaData", "sidecar.path", "txn.appId", "txn.version"),
-    *("remove.path", "remove.deletionTimestamp"),
 ]
 """The columns that are read from a checkpoint."""
+_REMOVED = ["remove.path", "remove.deletionTimestamp"]
 _AT_ONCE = 4_096
-
-
 _BROKEN = (ValueError, TypeError, KeyError, RecursionError)
 """Errors that bytes raise if Delta did not write them."""
 
@@ -58,11 +60,14 @@ class Unknown(Exception):
     """The files do not contain the answer: ask Spark."""
 
 
-def snapshot_in_files(files: Files, path: str, *, with_stats: bool = False) -> Snapshot | None:
+def snapshot_in_files(
+    files: Files, path: str, *, with_stats: bool = False, with_removed: bool = False
+) -> Snapshot | None:
     """Return the newest version of the table at `path`. None: ask Spark. Raises what `files` raises.
+    `with_removed`: with the files of earlier versions, which may be many.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation"""
-    replay = _Replay(with_stats)
+    replay = _Replay(with_stats, with_removed)
     try:
         return replay.snapshot(replay.all_of(files, f"{path}/_delta_log"))
     except FilesError:
@@ -110,6 +115,7 @@ class _Replay:
     """Replays the actions of a log, one after the other."""
 
     with_stats: bool
+    with_removed: bool
     added: dict[str, DataFile] = field(default_factory=dict)
     metadata: Metadata | None = None
     protocol: Protocol | None = None
@@ -134,10 +140,14 @@ class _Replay:
         return Snapshot(version, self.metadata, self.protocol, self.added, self.writers, self.removed)
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
-        if file.metadata.num_rows > _MOST_FILES:
+        added = file.read(["add.size"]).columns
+        is_large = sum(len(column) - column.null_count for column in added) > _MOST_FILES
+        if is_large or file.metadata.num_rows > _MOST_ACTIONS:
             raise Unknown
-        for batch in file.iter_batches(_AT_ONCE, columns=_READ):
-            for row in batch.to_pylist(maps_as_pydicts="strict"):
+        for batch in file.iter_batches(_AT_ONCE, columns=_READ + _REMOVED * self.with_removed):
+            # After many commits, most actions are removals: null, if those are not read.
+            is_told = reduce(pc.or_, map(pc.is_valid, batch.columns))
+            for row in batch.filter(is_told).to_pylist(maps_as_pydicts="strict"):
                 self._take(msgspec.convert(_told(row), Action))
 
     def _commit(self, commit: bytes) -> None:
@@ -150,11 +160,11 @@ class _Replay:
                     raise Unknown  # another file is removed
         for action in actions:
             self._take(action)
-        if max(len(self.added), len(self.removed)) > _MOST_FILES:
+        if len(self.added) > _MOST_FILES:
             raise Unknown
 
     def _take(self, action: Action) -> None:
-        if action.remove is not None:
+        if action.remove is not None and self.with_removed:
             self.removed[action.remove.path] = action.remove.deletion_timestamp or 0
         if (add := action.add) is not None:
             rows = None

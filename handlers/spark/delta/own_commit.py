@@ -141,10 +141,6 @@ class NextVersion:
 
     # ---- rows
 
-    def has(self, app_id: str) -> bool:
-        """Whether this application has recorded a commit."""
-        return self.base is not None and app_id in self.base.writers
-
     def all_files(self) -> Sequence[TableFile]:
         """All files of the version before, without bounds."""
         assert self.base is not None

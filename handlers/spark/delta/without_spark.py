@@ -16,11 +16,7 @@ from handlers.logs import get_logger
 from handlers.spark.delta.arrow_rows import are_plain, batches_of, fitted, newest_of, within
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.commits.exactly_once import (
-    check_before,
-    known_segment,
-    remember_segment,
-)
+from handlers.spark.delta.commits.exactly_once import check_before, known_segment, remember_segment
 from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import Column, spark_schema
 from handlers.spark.delta.few_files import Rewrite, files_of
@@ -87,10 +83,10 @@ class WithoutSpark:
         remember_segment((self._commit(table, ref, made, note), ref.app_id), note.segment)
         return made
 
-    def next_version(self, ref: TableRef) -> NextVersion | None:
+    def next_version(self, ref: TableRef, *, with_removed: bool = False) -> NextVersion | None:
         """Return the version after the table's newest one, to be committed. None if Spark must make it.
-        Raises what the store raises."""
-        return self._table(ref) if self.is_on and ref.path is not None else None
+        `with_removed`: see `snapshot_in_files`. Raises what the store raises."""
+        return self._table(ref, with_removed=with_removed) if self.is_on and ref.path is not None else None
 
     def evolve(self, ref: TableRef, added: Sequence[Column], wider: Sequence[Column]) -> bool:
         """Add columns to the table, and widen others. Returns False, with nothing changed, if Spark must do
@@ -141,12 +137,12 @@ class WithoutSpark:
     def vacuum(self, ref: TableRef, retention: float) -> bool:
         """Remove files that no version of the last `retention` seconds needs. Returns and raises like
         `optimize`."""
-        table = self.next_version(ref)
+        table = self.next_version(ref, with_removed=True)
         return table is not None and vacuumed(table, retention)
 
-    def _table(self, ref: TableRef) -> NextVersion | None:
+    def _table(self, ref: TableRef, *, with_removed: bool = False) -> NextVersion | None:
         path = ref.path or ""
-        found = snapshot_in_files(self._files, path, with_stats=True)
+        found = snapshot_in_files(self._files, path, with_stats=True, with_removed=with_removed)
         if found is None or not is_plain(found) or len(found.files) > _MOST_FILES:
             return None
         try:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
+from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.bringing import Bringing
@@ -183,6 +184,18 @@ def test_an_empty_table_with_types_of_parts_is_for_spark(tmp_path: Path, kind: s
     own = WithoutSpark(table.options, LocalFiles())
     assert not own.create(table.ref, {"id": "bigint", "s": kind}, {}, "{}")
     assert not (tmp_path / "t").exists()
+
+
+def test_the_first_rows_of_a_table_that_a_statement_has_created_need_no_spark(tmp_path: Path) -> None:
+    table = Table(None, tmp_path / "t", merge=BY_RS)
+    own = WithoutSpark(table.options, LocalFiles())
+    assert own.create(table.ref, {"id": "bigint", "name": "string"}, {}, '{"binlane":{}}')
+    table.put(ORDERS, {"id": 1, "name": "a"})
+    assert bring(table)
+    assert table.rows() == [(1, "a")]
+    commit = tmp_path / "t/_delta_log" / f"{0:020d}.json"
+    commit.unlink()  # what it said is unknown: it may have had segments of this log
+    assert held_in_files(LocalFiles(), table.path, "binlane:shop.other", 1) is None
 
 
 @pytest.mark.parametrize("name", ["a b", "ü ✓", "a#b?", "a%20b", "a[b]", "a^b", "a|b", "a\\b"])

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_lab import MakeTable, Table, shape
 
-from handlers.spark.delta import checkpoints
+from handlers.spark.delta import checkpoints, log_files
 from handlers.spark.delta.checkpoints import clean_log, duration_ms, write_checkpoint
 from handlers.spark.delta.commits import exactly_once
 from handlers.spark.delta.commits.exactly_once import MergeConflict
@@ -189,6 +190,56 @@ def test_removals_expire_and_files_that_come_back_stay(tmp_path: Path) -> None:
     (log(table) / f"{3:020d}.checkpoint.parquet").unlink()
     write_checkpoint(LocalFiles(), table.path, 3, int(time.time() * 1000) + 10_000)
     assert "remove" not in of_checkpoint(table, 3)
+
+
+def test_removals_of_the_checkpoint_before_stay_until_they_expire(tmp_path: Path) -> None:
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 6)
+    [back] = [json.loads(line)["add"] for line in _lines(table, 0) if '"add"' in line]
+    [old] = [json.loads(line)["remove"] for line in _lines(table, 2) if '"remove"' in line]
+    [again] = [json.loads(line)["remove"] for line in _lines(table, 3) if '"remove"' in line]
+    commit = log(table) / f"{2:020d}.json"
+    commit.write_text(commit.read_text().replace(str(old["deletionTimestamp"]), "5"))
+    late = {"remove": {**again, "deletionTimestamp": again["deletionTimestamp"] + 1}}
+    (log(table) / f"{6:020d}.json").write_text(f"{json.dumps({'add': back})}\n{json.dumps(late)}\n")
+    write_checkpoint(LocalFiles(), table.path, 6, 9)
+    expected = of_checkpoint(table, 6)
+    assert late["remove"]["deletionTimestamp"] in {each["deletionTimestamp"] for each in expected["remove"]}
+    assert old["path"] not in {each["path"] for each in expected["remove"]}
+    for expired_ms in (0, 9):
+        for version in (6, 4):
+            (log(table) / f"{version:020d}.checkpoint.parquet").unlink(missing_ok=True)
+        write_checkpoint(LocalFiles(), table.path, 4, 0)
+        write_checkpoint(LocalFiles(), table.path, 6, expired_ms)
+        found = of_checkpoint(table, 6)
+        removed = [each for each in found.pop("remove") if expired_ms or each["path"] != old["path"]]
+        assert sorted(removed, key=str) == sorted(expected["remove"], key=str)
+        assert found == {kind: each for kind, each in expected.items() if kind != "remove"}
+        last = json.loads((log(table) / "_last_checkpoint").read_text())
+        assert last["size"] == len(pq.read_table(log(table) / f"{6:020d}.checkpoint.parquet"))
+
+
+def test_files_that_were_removed_cost_readers_and_commits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 21)
+    assert len(of_checkpoint(table, 20)["remove"]) == 20
+    taken: list[str] = []
+    convert = msgspec.convert
+    monkeypatch.setattr(
+        log_files.msgspec, "convert", lambda row, kind: taken.extend(row) or convert(row, kind)
+    )
+    monkeypatch.setattr(log_files, "_MOST_FILES", 1)
+    found = snapshot_in_files(LocalFiles(), table.path)
+    assert found is not None
+    assert sorted(taken) == ["add", "metaData", "protocol", "txn"]
+    assert (len(found.files), found.removed) == (1, {})
+    with_removed = snapshot_in_files(LocalFiles(), table.path, with_removed=True)
+    assert with_removed is not None
+    assert len(with_removed.removed) == 20
+    for limit in ("_MOST_FILES", "_MOST_ACTIONS"):
+        with monkeypatch.context() as low:
+            low.setattr(log_files, limit, 0)
+            assert snapshot_in_files(LocalFiles(), table.path) is None
 
 
 def test_the_log_before_an_old_checkpoint_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

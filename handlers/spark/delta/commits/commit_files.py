@@ -24,11 +24,10 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
     Raises LostCommit if a RESTORE undid the newest of them, and what `files` raises."""
-    is_empty = True
+    version = 0 if newest is None else -1  # without a table, none is read
     restores: list[Restore] = []
     try:
         for version, commit in islice(_newest_first(files, path, newest), _MOST):
-            is_empty = False
             restores += _restores(version, commit)
             for action in _actions(commit, b'"txn"'):
                 if action.txn is not None and action.txn.app_id == app_id:
@@ -37,7 +36,7 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
                     return held if held is not None and held.first == action.txn.version else None
     except Unknown:
         return None
-    return Held() if is_empty and newest is None else None
+    return None if version else Held()  # all commits were read
 
 
 def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | None:
@@ -106,14 +105,12 @@ def _note(commit: bytes) -> dict[str, Any] | None:
     return next((read_note(info.user_metadata) for info in infos if info is not None), None)
 
 
-def _restores(version: int, commit: bytes) -> list[Restore]:
-    found: list[Restore] = []
+def _restores(version: int, commit: bytes) -> Iterator[Restore]:
     for action in _actions(commit, b'"commitInfo"'):
         if (info := action.commit_info) is not None:
             is_own = read_note(info.user_metadata) is not None
             each = restore(version, info.operation, info.operation_parameters, is_own=is_own)
-            found += [] if each is None else [each]
-    return found
+            yield from () if each is None else (each,)
 
 
 def _actions(commit: bytes, kind: bytes) -> Iterator[Action]:
