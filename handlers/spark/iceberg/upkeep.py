@@ -23,13 +23,15 @@ def expire(table: Any, retention: float, load: Callable[[], Any]) -> None:
     if not times or times[-1] >= oldest or table.properties.get("gc.enabled", "").lower() == "false":
         return
     before = _files(table)
-    expiry = load().maintenance.expire_snapshots()  # with the branches and tags that were made meanwhile
+    found = load()  # with the branches and tags that were made meanwhile, or another table of this name
+    if found is None or found.metadata.table_uuid != table.metadata.table_uuid:
+        return
+    expiry = found.maintenance.expire_snapshots()  # `found` becomes what was committed
     expiry.older_than(datetime.fromtimestamp(oldest / 1000, UTC)).commit()
-    table = load()
-    for path in (gone := before - _files(table)):
+    for path in (gone := before - _files(found)):
         with suppress(OSError):
-            table.io.delete(path)
-    _log.info("iceberg_snapshots_expired", table=".".join(table.name()), files=len(gone))
+            found.io.delete(path)
+    _log.info("iceberg_snapshots_expired", table=".".join(found.name()), files=len(gone))
 
 
 def _files(table: Any) -> set[str]:
