@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from iceberg_lab import IcebergLake, change
+from pyiceberg.exceptions import CommitFailedException
 
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.iceberg.upkeep import expire
@@ -105,6 +107,22 @@ def test_a_table_that_is_set_back_while_files_are_counted_stays_so(lake: Iceberg
     lake.table().manage_snapshots().rollback_to_snapshot(counted.snapshots()[0].snapshot_id).commit()
     time.sleep(0.05)
     expire(counted, 0.01, lake.table)
+    assert lake.rows() == [{"id": 1, "name": "0"}]
+
+
+def test_a_table_that_is_set_back_while_snapshots_expire_stays_so(lake: IcebergLake) -> None:
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+
+    def load() -> Any:
+        loaded = lake.table()
+        lake.table().manage_snapshots().rollback_to_snapshot(loaded.snapshots()[0].snapshot_id).commit()
+        return loaded
+
+    time.sleep(0.05)
+    with pytest.raises(CommitFailedException, match="branch main has changed"):
+        expire(lake.table(), 0.01, load)
     assert lake.rows() == [{"id": 1, "name": "0"}]
 
 
