@@ -15,7 +15,7 @@ from pyiceberg.types import DoubleType, FloatType
 from handlers.spark.delta.arrow_rows import holds_all
 from handlers.spark.options import PARTITION
 
-_OF_STRUCTS = re.compile("list<struct<|, struct<")
+_OF_STRUCTS = re.compile("list<struct<|, struct<|: required ")
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
@@ -70,9 +70,11 @@ def unfit(schema: Schema, partitions: PartitionSpec, names: Sequence[str] = ()) 
                 return f"{name!r} is also another column, if case is ignored, or one of binlane's queries"
     for field in schema.fields:
         if _OF_STRUCTS.search(kind := str(field.field_type)):
-            return f"column {field.name!r} is {kind}, and PyIceberg turns its nulls into empty values"
+            return f"column {field.name!r} is {kind}, and PyIceberg does not keep its nulls"
     for part in partitions.fields:
-        if (own := schema.find_column_name(part.source_id)) is None:  # version 1 keeps the partition as void
+        if len(partitions.fields_by_source_id(part.source_id)) > 1:  # version 1 keeps removed ones as void
+            return f"PyIceberg writes no table with two partitions of one column, such as {part.name}"
+        if (own := schema.find_column_name(part.source_id)) is None:
             return f"somebody has dropped the column of its partition {part.name}"
         source, how = schema.find_type(part.source_id), part.transform
         is_float = isinstance(source, FloatType | DoubleType)  # PyIceberg splits -0.0 and NaN wrongly

@@ -8,6 +8,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from pyiceberg.table.update import AssertRefSnapshotId
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+
 from handlers.logs import get_logger
 
 _log = get_logger("spark")
@@ -22,14 +25,17 @@ def expire(table: Any, retention: float, load: Callable[[], Any]) -> None:
     oldest = max((time.time() - retention) * 1000, *times[_MOST_SNAPSHOTS : _MOST_SNAPSHOTS + 1], 0)
     if not times or times[-1] >= oldest or table.properties.get("gc.enabled", "").lower() == "false":
         return
-    before = _files(table)
-    expiry = load().maintenance.expire_snapshots()  # with the branches and tags that were made meanwhile
-    expiry.older_than(datetime.fromtimestamp(oldest / 1000, UTC)).commit()
-    table = load()
-    for path in (gone := before - _files(table)):
+    before, found = _files(table), load()  # with branches and tags made meanwhile, or another table
+    if found is None or found.metadata.table_uuid != table.metadata.table_uuid:
+        return
+    refs = [{"ref": name, "snapshot-id": each.snapshot_id} for name, each in found.refs().items()]
+    with found.transaction() as change:  # `found` becomes what was committed
+        ExpireSnapshots(change).older_than(datetime.fromtimestamp(oldest / 1000, UTC)).commit()
+        change._stage((), tuple(map(AssertRefSnapshotId.model_validate, refs)))  # none may be set back now
+    for path in (gone := before - _files(found)):
         with suppress(OSError):
-            table.io.delete(path)
-    _log.info("iceberg_snapshots_expired", table=".".join(table.name()), files=len(gone))
+            found.io.delete(path)
+    _log.info("iceberg_snapshots_expired", table=".".join(found.name()), files=len(gone))
 
 
 def _files(table: Any) -> set[str]:

@@ -11,7 +11,7 @@ import pytest
 from iceberg_lab import IcebergLake, change
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import (
     BinaryType,
     DecimalType,
@@ -62,6 +62,7 @@ def test_columns_that_differ_only_in_case_are_refused(lake: IcebergLake) -> None
         ListType(30, _STRUCT, element_required=False),
         MapType(40, StringType(), 41, _STRUCT, value_required=False),
         StructType(NestedField(50, "l", ListType(30, _STRUCT, element_required=False), required=False)),
+        StructType(NestedField(60, "n", IntegerType(), required=True)),
     ],
 )
 def test_columns_whose_nulls_pyiceberg_loses_are_refused(lake: IcebergLake, kind: IcebergType) -> None:
@@ -71,7 +72,7 @@ def test_columns_whose_nulls_pyiceberg_loses_are_refused(lake: IcebergLake, kind
     with lake.table().update_schema() as update:
         update.add_column("own", kind)
     for _ in range(2):
-        with pytest.raises(Exception, match="turns its nulls into empty values"):
+        with pytest.raises(Exception, match="PyIceberg does not keep its nulls"):
             lake.merge()
     assert lake.rows() == [{"id": 1, "name": "a", "own": None}]
     with lake.table().update_schema(allow_incompatible_changes=True) as update:
@@ -148,3 +149,20 @@ def test_a_partition_whose_column_is_gone_is_refused(make_lake: MakeLake) -> Non
     lake.crash()
     with pytest.raises(Rejected, match="somebody has dropped the column of its partition name"):
         lake.take(change(2, {"id": 2}, {"id": "int"}))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_second_partition_of_a_column_is_refused(make_lake: MakeLake, version: int) -> None:
+    """In version 1, the former one is kept as `void` and counts."""
+    lake = make_lake(properties={"format-version": version}, partition_by=["bucket(4, id)"])
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    with lake.table().update_spec() as spec:
+        if version == 1:
+            spec.remove_field("id_bucket")
+        spec.add_field("id", TruncateTransform(3), "by_id")
+    lake.take(change(2, {"id": 1, "name": "b"}))
+    for _ in range(2):
+        with pytest.raises(Exception, match="two partitions of one column"):
+            lake.merge()
+    assert lake.rows() == [{"id": 1, "name": "a"}]

@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pytest
 from iceberg_lab import IcebergLake, change
+from pyiceberg.exceptions import CommitFailedException
 
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.iceberg.upkeep import expire
@@ -104,6 +108,44 @@ def test_a_table_that_is_set_back_while_files_are_counted_stays_so(lake: Iceberg
     time.sleep(0.05)
     expire(counted, 0.01, lake.table)
     assert lake.rows() == [{"id": 1, "name": "0"}]
+
+
+def test_a_table_that_is_set_back_while_snapshots_expire_stays_so(lake: IcebergLake) -> None:
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+
+    def load() -> Any:
+        loaded = lake.table()
+        lake.table().manage_snapshots().rollback_to_snapshot(loaded.snapshots()[0].snapshot_id).commit()
+        return loaded
+
+    time.sleep(0.05)
+    with pytest.raises(CommitFailedException, match="branch main has changed"):
+        expire(lake.table(), 0.01, load)
+    assert lake.rows() == [{"id": 1, "name": "0"}]
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_table_that_is_renamed_while_files_are_counted_keeps_them(
+    lake: IcebergLake, is_made_anew: bool
+) -> None:
+    """As when somebody puts another table in its place."""
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+    counted = lake.table()
+    catalog = lake.catalog
+    catalog.rename_table("shop.orders", "shop.former")
+    if is_made_anew:
+        columns = pa.schema([("id", pa.int32()), ("name", pa.string())])
+        new = catalog.create_table("shop.orders", columns, location=str(lake.folder / "other"))
+        for number in range(2):
+            new.append(pa.table([[number], ["new"]], schema=columns))
+    time.sleep(0.05)
+    expire(counted, 0.01, lambda: lake.table() if is_made_anew else None)
+    assert lake.rows("shop.former") == [{"id": 1, "name": "2"}]
+    assert len(lake.table("shop.former").snapshots()) == 3
 
 
 def test_files_stay_that_another_table_may_need(make_lake: MakeLake) -> None:
