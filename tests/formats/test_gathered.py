@@ -251,6 +251,7 @@ HIDING: list[dict[str, Any]] = [
         ("shop_1", "users", "RENAME TABLE crm.users TO shop_1.users"),
         ("shop_1", "excluded", "ALTER TABLE excluded RENAME COLUMN ssn TO name"),
         ("shop_1", "masked", "ALTER TABLE masked DROP name, RENAME COLUMN ssn TO name"),
+        ("SHOP_1", "MASKED", "ALTER TABLE MASKED DROP name, RENAME COLUMN ssn TO name"),
     ],
 )
 def test_a_statement_after_which_rows_show_what_is_hidden_is_refused(
@@ -270,6 +271,16 @@ def test_a_statement_after_which_rows_show_what_is_hidden_is_refused(
 
     with pytest.raises(ShownBehind):
         handed_on()
+
+
+@pytest.mark.parametrize("database", ["shop_1", "SHOP_1"])
+def test_a_statement_in_capitals_that_no_other_rule_matches_is_refused(database: str) -> None:
+    made = Configuration.model_validate({**CONFIGURED, "tables": HIDING[:-1], "databases": RULES})
+    canal, sql = formats_of(made).of("cdc"), "ALTER TABLE MASKED DROP name, RENAME COLUMN ssn TO name"
+    statement = message(database=database, table="MASKED", type="ALTER", isDdl=True, sql=sql, data=None)
+    assert placed(canal, statement) == ("shops", "masked", False)
+    with pytest.raises(ShownBehind):
+        canal.decode(statement, [])
 
 
 @pytest.mark.parametrize(

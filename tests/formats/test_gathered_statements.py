@@ -10,7 +10,7 @@ from canal_messages import message
 from handlers import Change
 from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
-from worker.formats.interface import UndecodableRecord
+from worker.formats.interface import Apart, Skip, UndecodableRecord
 
 LOG = {"handlers": [{"type": "log"}]}
 CONFIGURATION: dict[str, Any] = {
@@ -38,6 +38,9 @@ def changes_of(database: str, table: str, sql: str) -> list[Change]:
         ("crm", "b", "RENAME TABLE shops.a TO crm.b", "shops.a"),
         ("crm", "b", "RENAME TABLE crm.b TO shops.a", "shops.a"),
         ("crm", "b", "CREATE TABLE b LIKE shops.a", "shops.a"),
+        # Servers that ignore case log a statement as the user spelled it.
+        ("shop_1", "a", "DROP TABLE a, CRM.B", "CRM.B"),
+        ("SHOP_1", "A", "DROP TABLE A, CRM.B", "CRM.B"),
     ],
 )
 def test_a_statement_of_both_is_an_error(database: str, table: str, sql: str, other: str) -> None:
@@ -63,3 +66,21 @@ def test_a_statement_of_gathered_tables_alone_is_skipped(sql: str) -> None:
 @pytest.mark.parametrize("sql", ["DROP TABLE b, crm.c", "RENAME TABLE b TO c", "DROP TABLE b, "])
 def test_a_statement_of_other_tables_is_handed_on(sql: str) -> None:
     assert [change.sql for change in changes_of("crm", "b", sql)] == [sql]
+
+
+@pytest.mark.parametrize(("database", "table"), [("SHOP_1", "A"), ("shop_1", "A"), ("Shop_1", "a")])
+def test_a_statement_in_capitals_is_of_the_table_of_the_rows(database: str, table: str) -> None:
+    """Or the rows of an emptied table would stay, and nothing would say why."""
+    made, sql = Configuration.model_validate(CONFIGURATION), f"TRUNCATE TABLE {table}"
+    emptied = message(database=database, table=table, type="TRUNCATE", isDdl=True, sql=sql, data=None)
+    canal = formats_of(made).of("cdc")
+    route, slow = canal.route(emptied.value() or b""), canal.explain(emptied)
+    assert not isinstance(slow, Skip | Apart)
+    assert {(each.database, each.table, each.alone) for each in (route, slow)} == {("shops", "a", False)}
+    with pytest.raises(UndecodableRecord, match=r"TRUNCATE of shop_1\.a"):
+        canal.decode(emptied, [])
+    assert changes_of(database, table, f"DROP TABLE {table}") == []
+    # Rows are logged as the table was created: these are of other tables.
+    row = message(database="SHOP_1", table="A")
+    assert canal.route(row.value() or b"").database == "SHOP_1"
+    assert [change.op for change in changes_of("crm", "B", "DROP TABLE B")] == ["ddl"]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from handlers import Change
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.configuration.model import Configuration
+from worker.configuration.table_rules import TableRule
 from worker.formats.gathered import Gathered, Places
 from worker.formats.interface import Format, Route, UndecodableRecord
 from worker.formats.registry import FormatChoice
@@ -36,11 +37,13 @@ def formats_of(
 
     places = Places(configuration.databases)
 
+    def rule_for(table: str) -> TableRule | None:
+        return (configuration if present is None else present()).rule_for(table)
+
     def refuse(change: Change, own: Route, table: str) -> None:
         """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
         and others. Raises ShownBehind, UndecodableRecord."""
         is_gathered = places.of(own.database, own.table) is not None
-        rule_for = (configuration if present is None else present()).rule_for
         rule = rule_for(table) if is_gathered else None
         if rule is not None and rule.statement_rules is not None:
             try:
@@ -53,7 +56,7 @@ def formats_of(
             spelled = ((database, name), (database.lower(), name.lower()))
             if is_gathered:
                 is_other = not any(places.of(*each) for each in spelled)
-                is_mixed = is_dropped and is_other and rule_for(f"{database}.{name}") is not None
+                is_mixed = is_dropped and is_other and any(rule_for(".".join(each)) for each in spelled)
             else:  # a handler would change the table that has the rows of all databases
                 is_mixed = any(each in configuration.databases for each, _ in spelled)
             if is_mixed:
@@ -63,7 +66,8 @@ def formats_of(
                 )
 
     def gathered(own: Format) -> Format:
-        return wrapped(Gathered(own, configuration.databases, refuse) if configuration.databases else own)
+        rules = configuration.databases
+        return wrapped(Gathered(own, rules, refuse, rule_for) if rules else own)
 
     return FormatChoice(
         configuration.format, configuration.json_layout, configuration.debezium, schemas, gathered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,7 +20,6 @@ from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, S
 
 log = get_logger("formats")
 
-_OPTIONAL = ("ready", "log_position", "learn", "transactions")
 _MOST_KNOWN = 10_000
 _MOST_TYPES = 256
 
@@ -43,21 +43,13 @@ class Places:
 
     def __init__(self, rules: Mapping[str, DatabasesRule]) -> None:
         self._rules = [(into, rule.column, table_matcher(rule.match)) for into, rule in rules.items()]
-        self._known: dict[tuple[str, str], _Place | None] = {}
+        self.of: Callable[[str, str], _Place | None] = lru_cache(_MOST_KNOWN)(self._found)
 
-    def of(self, database: str, table: str) -> _Place | None:
-        key = database, table
-        try:
-            return self._known[key]
-        except KeyError:  # another thread may also have cleared it just now
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            found = (
-                _Place(into, column)
-                for into, column, matches in self._rules
-                if database and (database == into or matches(f"{database}.{table}"))
-            )
-            return self._known.setdefault(key, next(found, None))
+    def _found(self, database: str, table: str) -> _Place | None:
+        for into, column, matches in self._rules:
+            if database and (database == into or matches(f"{database}.{table}")):
+                return _Place(into, column)
+        return None
 
     def label(self, table: str) -> str:
         """Return the name under which a table ("database.table") is handled."""
@@ -74,13 +66,15 @@ class Gathered:
         format_: Format,
         rules: Mapping[str, DatabasesRule],
         refuse: Callable[[Change, Route, str], None] = lambda *_: None,
+        rule_for: Callable[[str], object] = lambda _: None,
     ) -> None:
         """`refuse`: raises if a statement, of this route and this table for handlers, may not be skipped. If
-        the table is not gathered: if it may not be handed on."""
+        the table is not gathered: if it may not be handed on. `rule_for`: returns a table's rule or None."""
         self.name = format_.name
         self.route: Callable[[bytes], Route] = self._route
         self._format = format_
         self._refuse = refuse
+        self._rule_for = rule_for
         self._places = Places(rules)
         self._all = tuple(f"{into}." for into in rules)
         self._decode_many = many_of(format_)
@@ -88,7 +82,7 @@ class Gathered:
         self._types: dict[tuple[str, str, int], tuple[Mapping[str, str], Mapping[str, str]]] = {}
         self._columns: dict[tuple[str, str], Mapping[str, tuple[str, str]]] = {}
         """Table -> lower-case name -> name and type of each column that one of its databases has."""
-        for method in _OPTIONAL:
+        for method in ("ready", "log_position", "learn", "transactions"):
             if hasattr(format_, method):
                 setattr(self, method, getattr(format_, method))
 
@@ -104,16 +98,16 @@ class Gathered:
         first = len(into)
         self._format.decode(record, into)
         try:
-            own = self._format.explain(record)
-            if isinstance(own, Skip | Apart) or len(into) == first:
+            found = self._format.explain(record)
+            if isinstance(found, Skip | Apart) or len(into) == first:
                 return
-            if (place := self._places.of(own.database, own.table)) is None:
+            place, own = self._place(found)
+            if place is None:
                 for each in into[first:]:
                     if each.op == "ddl":
                         self._refuse(each, own, f"{own.database}.{own.table}")
             else:
-                rows = self._rows(into[first:], own, place.database)
-                into[first:] = [self._formed(each, place, own) for each in rows]
+                into[first:] = [self._formed(one, place, own) for one in self._rows(into[first:], own, place)]
         except Exception:
             del into[first:]
             raise
@@ -132,10 +126,20 @@ class Gathered:
         return self._placed(self._format.route(value))
 
     def _placed(self, route: Route) -> Route:
-        place = self._places.of(route.database, route.table)
-        return route if place is None else PlainRoute(place.database, route.table)
+        place, own = self._place(route)
+        return route if place is None else PlainRoute(place.database, own.table)
 
-    def _rows(self, changes: Sequence[Change], own: Route, database: str) -> Iterator[Change]:
+    def _place(self, route: Route) -> tuple[_Place | None, Route]:
+        """Return where its table is gathered, and the table as rows name it. Servers that ignore case log a
+        statement as the user spelled it, and rows in lower case."""
+        place = self._places.of(route.database, route.table)
+        if route.alone and (place is None or not self._rule_for(f"{place.database}.{route.table}")):
+            small = PlainRoute(route.database.lower(), route.table.lower())
+            if (other := self._places.of(small.database, small.table)) is not None:
+                return other, small
+        return place, route
+
+    def _rows(self, changes: Sequence[Change], own: Route, place: _Place) -> Iterator[Change]:
         for each in changes:
             if each.op == "truncate":
                 raise UndecodableRecord(
@@ -143,10 +147,10 @@ class Gathered:
                     "delete its rows in the target, and set this record aside"
                 )
             if each.op == "ddl":
-                self._refuse(each, own, f"{database}.{own.table}")
+                self._refuse(each, own, f"{place.database}.{own.table}")
                 # Not its text: it may contain what column rules hide.
-                place = f"{each.topic}[{each.partition}] offset {each.offset}"
-                log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=place)
+                at = f"{each.topic}[{each.partition}] offset {each.offset}"
+                log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=at)
             else:
                 yield each
 
@@ -159,8 +163,8 @@ class Gathered:
             None if row is None else {column: own.database, **row} for row in (change.before, change.after)
         )
         types = None if change.types is None else self._with_columns(change.types, place, own.table)
-        own_key = (column, *key) if key else key
-        return replace(change, before=before, after=after, types=types, key_columns=own_key)
+        key = (column, *key) if key else key
+        return replace(change, before=before, after=after, types=types, key_columns=key)
 
     def _with_columns(self, types: Mapping[str, str], place: _Place, table: str) -> Mapping[str, str]:
         """Add the new column, and those that only other databases have. Otherwise a Spark table would be
