@@ -36,8 +36,8 @@ class Known:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while it is given something, except tables."""
-    versions: int = 0
-    """How many configurations it has."""
+    configuration: bytes = b""
+    """The latest one that it has."""
     definitions: int = 0
     """How many records with table definitions it has."""
     handlers: set[int] = field(default_factory=set)
@@ -45,8 +45,8 @@ class Known:
     tables: set[int] = field(default_factory=set)
     """Tokens of the tables that it knows."""
 
-    def configured(self, version: int) -> None:
-        self.versions = version + 1
+    def configured(self, pickled: bytes) -> None:
+        self.configuration = pickled
 
     def learned(self, count: int) -> None:
         self.definitions += count
