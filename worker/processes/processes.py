@@ -59,7 +59,6 @@ class Processes:
             Slot(number, partial(Process, number, listener), ready=ready, ended=ended)
             for number in range(configuration.lanes.processes)
         ]
-        self._unstarted = list(self._slots)
         self._lock = threading.Lock()  # guards the attributes below
         self._of_table: dict[str, Slot] = {}
         self._tokens: WeakKeyDictionary[Table, int] = WeakKeyDictionary()
@@ -89,9 +88,8 @@ class Processes:
 
     def open(self, opening: Opening) -> None:
         """Open a handler in every process. Raises what its `open` raises there, OSError and ProcessAway."""
-        while self._unstarted:
-            self._unstarted[0].start()
-            del self._unstarted[0]
+        for slot in self._slots:
+            slot.start()
         end, stopping = time.monotonic() + opening.context.start_timeout, opening.context.stopping
         for slot in self._slots:
             while True:
@@ -131,10 +129,9 @@ class Processes:
         if opening.number not in process.knows.handlers:
             self._reopen(slot, process, opening)
         call = opening.number, context.get()(), _traced(batch, reading)
-        barriers = [chunk.barrier for chunk in reading.chunks if chunk.barrier is not None]
-        with self._lock if barriers else nullcontext():
-            for barrier in barriers:
-                self._outdated.update((other.table.label, slot) for other in barrier.others)
+        others = [
+            each.table.label for chunk in reading.chunks if chunk.barrier for each in chunk.barrier.others
+        ]
         try:
             if reading.promised:
                 self._decode(reading, slot, process, call)
@@ -151,8 +148,11 @@ class Processes:
             raise
         else:
             slot.survived(label)
-            if barriers:
-                self._renew_others(slot)
+        finally:
+            with self._lock if others else nullcontext():
+                self._outdated.update(dict.fromkeys(others, slot))
+        if others:
+            self._renew_others(slot)
 
     def close(self) -> None:
         """End the processes, whose handlers are closed."""
@@ -302,7 +302,7 @@ class Processes:
                 other.retire()
 
     def _slot(self, label: str) -> Slot:
-        if tried := self._outdated.get(label):  # and failed: that may have changed something, too
+        if tried := self._outdated.get(label):  # and failed: it may have changed something, too
             self._renew_others(tried)
         slot = self._of_table.get(label)
         if slot is None:

@@ -54,8 +54,8 @@ class Slot:
         self._closed = False
 
     def start(self) -> None:
-        """Raises OSError."""
-        if not self._put(self._make(self._gone)):
+        """Start the first process, if that is not done yet. Raises OSError."""
+        if not self._started and not self._put(self._make(self._gone)):
             threading.Thread(target=self._pause, name="process-again", daemon=True).start()
 
     @property
