@@ -27,6 +27,9 @@ from worker.units.table import Table
 from worker.units.unit import Unit
 from worker.units.work import Work
 
+_rule = lru_cache(256)(pickle.loads)
+"""Tables share their rules."""
+
 MOST_TABLES = 20_000
 """Most known tables. Beyond this number, all are forgotten, and the worker describes them again."""
 
@@ -148,10 +151,6 @@ class Batches:
             found.topic_id = topic_id
             self._partitions[key] = found
         return found
-
-
-_rule = lru_cache(256)(pickle.loads)
-"""Tables share their rules."""
 
 
 def _made(topic: str, partition: int, fields: Sequence[Any]) -> Record:
