@@ -59,7 +59,9 @@ def test_processes_that_a_reload_could_not_start_are_started_by_the_next_one(
     make: Make, writing: Entry
 ) -> None:
     stage = make({"handlers": [writing("InWorker")]}, processes=3)
-    after = stage.configured({"handlers": [writing()]}, lanes={"processes": 3, "count": 2})
+    after = stage.configured(
+        {"handlers": [writing()]}, lanes={"processes": 3, "count": 2}, start_timeout="5s"
+    )
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as held:
         files = [held.enter_context(Path("/dev/null").open("rb")) for _ in range(8)]  # for the first one

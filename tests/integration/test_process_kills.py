@@ -35,24 +35,19 @@ def children(worker: WorkerProcess) -> list[int]:
 
 
 def kill_at_random(
-    stage: Stage, worker: WorkerProcess, draw: random.Random, until: Callable[[], bool]
-) -> int:
-    """Kill one of the processes again and again, sometimes all of them. Returns how many."""
-    killed, end = 0, time.monotonic() + 90
-    while not until():
-        assert time.monotonic() < end, "it makes no progress"
-        worker.alive()
+    stage: Stage, worker: WorkerProcess, draw: random.Random, progress: Callable[[], int], total: int
+) -> None:
+    """Kill one of the processes six times, or all of them, each time after some progress."""
+    for _ in range(6):
+        target = progress() + draw.randint(1, total // 10)
+        eventually(lambda target=target: progress() >= target, within=90, every=0.01)
+        time.sleep(draw.uniform(0.0, 0.1))
         alive = children(worker)
         for victim in alive if draw.random() < 0.2 else draw.sample(alive, min(1, len(alive))):
-            try:
-                os.kill(victim, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+            os.kill(victim, signal.SIGKILL)
             eventually(lambda victim=victim: victim not in children(worker), every=0.005)
             stage.run.note_end_of(f"worker:{victim}")
-            killed += 1
-        time.sleep(draw.uniform(0.0, 2.0))
-    return killed
+    eventually(lambda: progress() == total, within=90)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8))])
@@ -84,8 +79,8 @@ def test_postgresql_has_each_change_once_and_in_order(
     def finished() -> int:
         return sum(int(worker.table(f"shop.{table}").get("finished_records", 0)) for table in tables)
 
-    killed = kill_at_random(stage, worker, draw, lambda: finished() == len(tables) * rows // 3)
-    assert killed >= 2
+    kill_at_random(stage, worker, draw, finished, len(tables) * rows // 3)
+    assert worker.metric("binlane_lane_processes_ended_total") >= 6
     assert worker.sigterm() == 0
     with engine.connect() as connection:
         for table in tables:
@@ -170,18 +165,20 @@ def test_rules_change_while_processes_are_killed(make_stage: MakeStage) -> None:
             source.insert(f"t{table}", rows=3)
     source.flush()
     handler = stage.recording(row_sleep=0.003)
-    worker = stage.worker(handlers=[handler], lanes=PROCESSES, batch={"max_records": 10}).start(within=120)
-    reloads = 0
+    worker = stage.worker(handlers=[handler], lanes=PROCESSES, batch={"max_records": 10})
+    worker.config["tables"][0]["slow_after"] = 60
+    worker.start(within=120)
 
-    def done() -> bool:
-        nonlocal reloads
-        if reloads < 4 and len(worker.logged("reloaded")) == reloads:
-            reloads += 1
+    def progress() -> int:
+        done, reloads = stage.run.handled(), len(worker.logged("reloaded"))
+        if done > reloads * source.count // 5 and worker.config["tables"][0]["slow_after"] == reloads + 60:
+            worker.config["tables"][0]["slow_after"] += 1
             worker.config["tables"][0]["handlers"] = [stage.recording(row_sleep=0.003 + reloads / 10000)]
             (worker.folder / "binlane.yaml").write_text(yaml.safe_dump(worker.config))
-        return stage.run.handled() == source.count and len(worker.logged("reloaded")) == 4
+        return done
 
-    kill_at_random(stage, worker, draw, done)
+    kill_at_random(stage, worker, draw, progress, source.count)
+    assert len(worker.logged("reloaded")) >= 4
     stage.wait_committed_to_the_end()
     assert worker.logged("reload_refused") == []
     assert worker.sigterm() == 0
