@@ -25,6 +25,8 @@ __all__ = ["ProcessStage"]
 class ProcessStage(Stage):
     """`rules` are all of table rules; their handlers write to `file`."""
 
+    patience = 30.0  # a process starts in a second, and in many if the machine is busy
+
     def __init__(
         self,
         folder: Path,

@@ -152,16 +152,16 @@ def test_each_end_is_a_failed_attempt(
 
 
 def test_the_end_of_a_process_that_was_replaced_is_told_if_it_was_not_ended(
-    make: Make, writing: Entry
+    make: Make, writing: Entry, tmp_path: Path
 ) -> None:
-    stage = make({"handlers": [writing(does={"0": "hang"})]}, processes=1)
+    (once := tmp_path / "once").touch()
+    stage = make({"handlers": [writing(does={"0": "hang"}, once=str(once))]}, processes=1)
     [own] = stage.processes._slots
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
     for processor in stage.processors:
         processor.start()
-    stage.wait(stage.calls.current)
-    time.sleep(0.2)
+    stage.wait(lambda: not once.exists())
     [first] = stage.pids()
     with capture_logs() as logs:
         own.retire()
