@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -80,6 +81,10 @@ class Writing(Handler):
             case "die":
                 os.kill(os.getpid(), signal.SIGKILL)
                 time.sleep(10)
+            case "crash":
+                ctypes.string_at(0)
+            case "exit":
+                os._exit(137)
             case "fail":
                 raise OwnError("never", "ever")
             case "reject":
@@ -95,6 +100,8 @@ class Writing(Handler):
             case "log":
                 log.warning("seen", place=place)
                 self._context.metrics.count("binlane_handler_passed_over_total", 3, handler="h")
+            case "environment":
+                self._note(event="environment", value=os.environ.get("OF_THE_WORKER"))
             case "sleep":
                 time.sleep(0.5)
             case "hang":
@@ -133,6 +140,16 @@ class InWorker(Writing):
 
 class PerLane(Writing):
     per_lane = True
+
+
+class DyingInOpen(Writing):
+    """Ends its process when it is opened: as long as `once` is not set, or once."""
+
+    def open(self, context: HandlerContext) -> None:
+        super().open(context)
+        if self._may():
+            os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(10)
 
 
 class SlowToOpen(Writing):

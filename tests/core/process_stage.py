@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ __all__ = ["ProcessStage"]
 
 class ProcessStage(Stage):
     """`rules` are all of table rules; their handlers write to `file`."""
+
+    patience = 30.0  # a process starts in a second, and in many if the machine is busy
 
     def __init__(
         self,
@@ -80,6 +84,11 @@ class ProcessStage(Stage):
 
     def pids(self) -> list[int]:
         return [slot.present.pid for slot in self.processes._slots if slot.present is not None]
+
+    def kill(self, pid: int) -> None:
+        """End a process, and wait for the next one."""
+        os.kill(pid, signal.SIGKILL)
+        self.wait(lambda: pid not in self.pids() and len(self.pids()) == len(self.processes._slots))
 
     def close(self) -> None:
         self.end()

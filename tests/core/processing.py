@@ -36,6 +36,8 @@ class Stage:
     processor: Callable[..., Processor] = Processor
     """What makes its processors."""
     made: ClassVar[WeakSet[Stage]] = WeakSet()
+    patience: ClassVar[float] = 10.0
+    """Seconds."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Stage:
 
     def wait(self, until: Callable[[], object]) -> None:
         """While the processors run."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + self.patience
         while not until():
             assert not self.errors, self.errors
             assert time.monotonic() < end, "it did not come true"

@@ -8,7 +8,7 @@ from execution_building import Notes, batch_of
 
 from handlers import Batch, PartialFailure, TargetUnavailable
 from worker.attempts.circuit import Circuit
-from worker.attempts.steps import Step
+from worker.attempts.steps import ProcessAway, Step
 
 
 def down(_batch: Batch) -> None:
@@ -133,3 +133,12 @@ def test_what_was_done_before_the_target_went_down_stays_done() -> None:
     clock.now += run.delay
     assert run.step(made, Notes(), lambda: 0.5) is Step.DONE
     assert seen(handler) == [[0, 1, 2, 3, 4], [3, 4]]
+
+
+def test_a_batch_asks_again_for_its_process_and_not_after_the_tables_delay() -> None:
+    def script(batch: Batch) -> None:
+        raise ProcessAway("lane process 0 is handling a batch alone", 0.1)
+
+    made, run = batch_of(Scripted(script), 1)
+    assert run.step(made, Notes(), lambda: 0.5) is Step.BLOCKED
+    assert run.delay == pytest.approx(0.1)

@@ -200,9 +200,9 @@ def test_a_table_described_after_a_reload_follows_its_rules() -> None:
     before = configuration(orders, items)
     after = configuration(orders, {**items, "columns": {"exclude": ["secret"]}})
     batches = Batches(rebuilt=lambda: None)
-    batches.configure(0, pickle.dumps(before))
-    batches.configure(1, pickle.dumps(after))
-    table = batches._table(0, 0, "shop", "orders")
+    batches.configure(pickle.dumps(before))
+    batches.configure(pickle.dumps(after))
+    table = batches._table(pickle.dumps(before.tables[0]), "shop", "orders")
     rule = batches.configuration.rule_for("shop.orders")
     assert rule is not None
     assert rule.statement_rules is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ class Recording(EventLines):
     partial: raise PartialFailure with the rows already recorded as done.
     hold: {table: path}; a row of this table waits as long as the path exists.
     hold_rows: {table: [seq, ...]}; only these rows wait, instead of all rows of the table.
+    crash: {table: [seq, ...]}; these rows end the process, as a defect in a C library would.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Recording(EventLines):
         partial: bool = False,
         hold: dict[str, str] | None = None,
         hold_rows: dict[str, list[int]] | None = None,
+        crash: dict[str, list[int]] | None = None,
     ) -> None:
         super().__init__(file)
         self._row_sleep = row_sleep
@@ -45,6 +48,7 @@ class Recording(EventLines):
         self._partial = partial
         self._hold = hold or {}
         self._hold_rows = hold_rows or {}
+        self._crash = crash or {}
 
     def _apply(self, batch: Batch, names: dict[str, Any]) -> None:
         for done, change in enumerate(batch.changes):
@@ -53,6 +57,8 @@ class Recording(EventLines):
 
     def _wait_or_fail(self, change: Change, table: str, done: int) -> None:
         seq = seq_of(change)
+        if seq in self._crash.get(table, ()):
+            ctypes.string_at(0)
         if sleep := self._slow.get(table, self._row_sleep):
             time.sleep(sleep)
         if table in self._hold and seq in self._hold_rows.get(table, [seq]):

@@ -194,7 +194,9 @@ class HandlerRun:
         if isinstance(error, TargetUnavailable):
             if not isinstance(before, TargetUnavailable) or not before.others_go_on:
                 watch.held_up(work, self.name, error)
-            self.delay = max(backoff(work.rule.retry, 1, random), seconds_to_wait(error.retry_after))
+            # A process must be asked often: other batches use it meanwhile.
+            own = 0.0 if isinstance(error, ProcessAway) else backoff(work.rule.retry, 1, random)
+            self.delay = max(own, seconds_to_wait(error.retry_after))
             return Step.BLOCKED
         if error is None:
             self._pass(end)

@@ -54,7 +54,7 @@ _HELP = {
     "binlane_lane_fill_ratio{lane,of}": "How full the lane is: its `records` as a share of "
     "`lanes.max_records`, its `bytes` as a share of `lanes.max_bytes`, which all lanes share.",
     "binlane_lane_processes_ended_total": "Child processes of `lanes.processes` that have ended by "
-    "themselves. Each is started again.",
+    "themselves. Another one takes their place.",
     "binlane_lane_max_records": "Limit of records per lane (`lanes.max_records`).",
     "binlane_lanes_max_bytes": "Limit of bytes in all lanes together (`lanes.max_bytes`).",
     "binlane_lanes_fill_ratio": "How full the lanes are, 0 to 1: the records of the fullest lane or the "

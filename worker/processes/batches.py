@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from confluent_kafka import Message
@@ -15,7 +16,7 @@ from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.attempts.circuit import BoundHandler
 from worker.column_rules.plan import ShownBehind
-from worker.configuration import Configuration
+from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats.decoding import learn
 from worker.formats.interface import Record, SeparateDDL, UndecodableRecord
@@ -25,6 +26,9 @@ from worker.units.chunk import Chunk
 from worker.units.table import Table
 from worker.units.unit import Unit
 from worker.units.work import Work
+
+_rule = lru_cache(256)(pickle.loads)
+"""Tables share their rules."""
 
 MOST_TABLES = 20_000
 """Most known tables. Beyond this number, all are forgotten, and the worker describes them again."""
@@ -36,21 +40,17 @@ class Batches:
     def __init__(self, rebuilt: Callable[[], object]) -> None:
         """`rebuilt`: see `formats_of`."""
         self._rebuilt = rebuilt
-        self._configurations: dict[int, Configuration] = {}
+        self.configuration: Configuration
+        """The latest one, from the first `configure` on."""
         self._formats: FormatChoice | None = None
         self._tables: dict[int, Table] = {}
         self._partitions: dict[tuple[str, int, str | None], Assignment] = {}
         self._kept: dict[int, Work] = {}
         self._tickets = itertools.count(1)
 
-    @property
-    def configuration(self) -> Configuration:
-        """The latest one."""
-        return next(reversed(self._configurations.values()))
-
-    def configure(self, version: int, pickled: bytes) -> Configuration:
+    def configure(self, pickled: bytes) -> Configuration:
         configuration: Configuration = pickle.loads(pickled)
-        self._configurations[version] = configuration
+        self.configuration = configuration
         if self._formats is None:
             self._formats = formats_of(
                 configuration, patience=None, rebuilt=self._rebuilt, present=lambda: self.configuration
@@ -117,8 +117,8 @@ class Batches:
     def count(self) -> int:
         return len(self._kept)
 
-    def _table(self, version: int, number: int, database: str, name: str) -> Table:
-        rule = self._configurations[version].tables[number]
+    def _table(self, pickled: bytes, database: str, name: str) -> Table:
+        rule: TableRule = _rule(pickled)
         bound = [BoundHandler(entry.name, ()) for entry in rule.handlers]
         table = Table(database, name, rule, bound)
         self._adopt(table)  # it may be from before a reload, and this process from after it

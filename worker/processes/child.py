@@ -65,8 +65,8 @@ class Child:
                 except Exception as error:  # a status that cannot be sent
                     frames.send((False, packed(error)))
 
-    def _configure(self, version: int, pickled: bytes) -> None:
-        configuration = self._batches.configure(version, pickled)
+    def _configure(self, pickled: bytes) -> None:
+        configuration = self._batches.configure(pickled)
         log_to(self.events, configuration.logging.level)
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)  # as in the worker: hardly any record is in a cycle

@@ -13,8 +13,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from handlers.hanging_calls import Bounded
 from worker.attempts.steps import ProcessAway
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked
@@ -34,8 +36,8 @@ class Known:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while it is given something, except tables."""
-    versions: int = 0
-    """How many configurations it has."""
+    configuration: bytes = b""
+    """The latest one that it has."""
     definitions: int = 0
     """How many records with table definitions it has."""
     handlers: set[int] = field(default_factory=set)
@@ -43,8 +45,8 @@ class Known:
     tables: set[int] = field(default_factory=set)
     """Tokens of the tables that it knows."""
 
-    def configured(self, version: int) -> None:
-        self.versions = version + 1
+    def configured(self, pickled: bytes) -> None:
+        self.configuration = pickled
 
     def learned(self, count: int) -> None:
         self.definitions += count
@@ -64,6 +66,9 @@ class Process:
         self._connecting = threading.Lock()  # for one new connection at a time
         self._numbers = itertools.count()
         self._free: list[tuple[int, Frames]] = []
+        self._connections: list[Frames] = []
+        self._has_ended = False
+        self._look: Bounded[str] | None = None
         self._control, theirs = socket.socketpair()
         life, self._life = os.pipe()
         try:
@@ -73,12 +78,19 @@ class Process:
                 pass_fds=(theirs.fileno(), life),
                 stdin=subprocess.DEVNULL,
             )
+        except BaseException:
+            self._close()
+            raise
         finally:
             theirs.close()
             os.close(life)
-        self._connections: list[Frames] = []
-        self._has_ended = False
-        events = self._connect(EVENTS)
+        try:
+            events = self._connect(EVENTS)
+        except BaseException:
+            self._child.kill()
+            self._child.wait()
+            self._close()
+            raise
         threading.Thread(target=self._watch, name=f"process-{number}-end", daemon=True).start()
         threading.Thread(target=self._listen, args=(events,), name=f"process-{number}", daemon=True).start()
 
@@ -115,6 +127,7 @@ class Process:
             frames.send((name, *rest))
             succeeded, answer = frames.receive()
         except BaseException:
+            self._connections.remove(frames)
             frames.close()
             raise
         finally:
@@ -131,6 +144,14 @@ class Process:
             self._child.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._child.kill()
+
+    def stack(self, number: int) -> str:
+        """Return the stack of a connection's thread. A process that does not answer is asked once."""
+        if self._look is None or self._look.is_over:
+            self._look = Bounded("stack-beyond", partial(self.ask, "stack", number))
+            with contextlib.suppress(Exception):
+                return self._look.within(_LOOK_SECONDS)
+        return "(no answer)"
 
     def _connect(self, kind: bytes) -> Frames:
         try:
@@ -153,15 +174,24 @@ class Process:
     def _listen(self, events: Frames) -> None:
         self._listener.listen(events)
         self._child.wait()
-        os.close(self._life)
+        events.close()
+        self._close()
         self._ended(self)
 
     def _watch(self) -> None:
         """A process that a handler has forked may keep the other ends of the connections open."""
         self._child.wait()
         self._has_ended = True
-        for frames in self._connections:
+        for frames in list(self._connections):
             frames.shut()
+
+    def _close(self) -> None:
+        """Close what led to it. A connection in use is closed by the thread that asks."""
+        os.close(self._life)
+        self._control.close()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._free.pop()[1].close()
 
 
 def stack_beyond(thread: int) -> str:
@@ -170,13 +200,4 @@ def stack_beyond(thread: int) -> str:
     process, number = asking.get(thread, (None, 0))
     if process is None:
         return ""
-    found: list[str] = []
-
-    def look() -> None:
-        with contextlib.suppress(Exception):
-            found.append(process.ask("stack", number))
-
-    looking = threading.Thread(target=look, name="stack-beyond", daemon=True)
-    looking.start()
-    looking.join(_LOOK_SECONDS)
-    return f"in process {process.pid} of lanes.processes:\n{found[0] if found else '(no answer)'}"
+    return f"in process {process.pid} of lanes.processes:\n{process.stack(number)}"

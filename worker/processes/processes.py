@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import pickle
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -18,7 +19,7 @@ from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.column_rules.plan import ShownBehind
-from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.configuration import Configuration, HandlerEntry
 from worker.formats.interface import Format, Record, UndecodableRecord
 from worker.observing.logs import context
 from worker.processes.changes import ChangesElsewhere, Held, Reading
@@ -52,44 +53,53 @@ class Processes:
         ended: Callable[[], object],
     ) -> None:
         """`ready`: called when a process that had ended is there again. `ended`: when one has ended."""
-        self._versions = [configuration]
-        self._pickled = [pickle.dumps(configuration)]
+        self._pickled = pickle.dumps(configuration)
         listener = Listener(metrics, fail, rebuilt)
         self._slots = [
             Slot(number, partial(Process, number, listener), ready=ready, ended=ended)
             for number in range(configuration.lanes.processes)
         ]
-        self._started = False
         self._lock = threading.Lock()  # guards the attributes below
         self._of_table: dict[str, Slot] = {}
         self._tokens: WeakKeyDictionary[Table, int] = WeakKeyDictionary()
         self._next_token = itertools.count()
         self._deaths: Counter[str] = Counter()
+        self._outdated: dict[str, Slot] = {}  # table -> where a statement about it and others was tried
         self._definitions: list[tuple[Any, ...]] = []  # the fetcher appends to it
 
     def adopt(self, configuration: Configuration) -> None:
         """Use another configuration from now on. The processes get it with their next batch."""
-        self._pickled.append(pickle.dumps(configuration))
-        self._versions.append(configuration)
+        self._pickled = pickle.dumps(configuration)
 
     def noting(self, format_: Format) -> Format:
         """Return a format whose `learn` also reaches the processes, before they decode their next batch."""
 
+        noted: set[tuple[Any, ...]] = set()
+
         def note(record: Record) -> None:
-            self._definitions.append((record.topic(), record.partition(), *packed(record)))
+            place = record.topic(), record.partition(), record.offset(), record.timestamp()
+            if place not in noted:  # a later assignment reads it again
+                noted.add(place)
+                self._definitions.append((*place[:2], *packed(record)))
 
         return cast(Format, Noting(format_, note)) if hasattr(format_, "learn") else format_
 
     # -- handlers
 
     def open(self, opening: Opening) -> None:
-        """Open a handler in every process. Raises what its `open` raises there."""
-        if not self._started:
-            self._started = True
-            for slot in self._slots:
-                slot.start()
+        """Open a handler in every process. Raises what its `open` raises there, OSError and ProcessAway."""
         for slot in self._slots:
-            self._open(slot.process, opening)
+            slot.start()
+        end, stopping = time.monotonic() + opening.context.start_timeout, opening.context.stopping
+        for slot in self._slots:
+            while True:
+                try:
+                    self._open(slot.process, opening)
+                    break
+                except ProcessAway:  # it has ended, and is started again
+                    if time.monotonic() >= end or (stopping and stopping()):
+                        raise
+                    time.sleep(_AGAIN_SECONDS)
 
     def everywhere(self, name: str, number: int, *rest: Any) -> dict[str, Any]:
         """Ask each process with this handler, side by side: one may hang. Returns process -> answer, without
@@ -119,7 +129,9 @@ class Processes:
         if opening.number not in process.knows.handlers:
             self._reopen(slot, process, opening)
         call = opening.number, context.get()(), _traced(batch, reading)
-        several = any(chunk.barrier is not None for chunk in reading.chunks)
+        others = [
+            each.table.label for chunk in reading.chunks if chunk.barrier for each in chunk.barrier.others
+        ]
         try:
             if reading.promised:
                 self._decode(reading, slot, process, call)
@@ -137,10 +149,10 @@ class Processes:
         else:
             slot.survived(label)
         finally:
-            if several:  # what the handlers elsewhere know of the statement's other tables may be wrong now
-                for other in self._slots:
-                    if other is not slot:
-                        other.retire()
+            with self._lock if others else nullcontext():
+                self._outdated.update(dict.fromkeys(others, slot))
+        if others:
+            self._renew_others(slot)
 
     def close(self) -> None:
         """End the processes, whose handlers are closed."""
@@ -220,7 +232,7 @@ class Processes:
         known = token in process.knows.tables
         answer = raised = None
         while answer is None:
-            described = None if known else self._described(table)
+            described = None if known else (pickle.dumps(table.rule), table.database, table.name)
             what = token, described, reading.most_bytes, chunks, released
             try:
                 if call is None:
@@ -248,12 +260,12 @@ class Processes:
     def _prepare(self, process: Process) -> None:
         """Give the process the configurations and definitions that it lacks. Raises ProcessAway."""
         knows = process.knows
-        if knows.versions == len(self._versions) and knows.definitions == len(self._definitions):
+        if knows.configuration is self._pickled and knows.definitions == len(self._definitions):
             return
         with knows.lock:
-            for version in range(knows.versions, len(self._versions)):
-                self._ask(process, "configure", version, self._pickled[version])
-                knows.configured(version)
+            if knows.configuration is not (latest := self._pickled):
+                self._ask(process, "configure", latest)
+                knows.configured(latest)
             while records := self._definitions[knows.definitions : knows.definitions + _AT_ONCE]:
                 self._ask(process, "learn", records)
                 knows.learned(len(records))
@@ -281,7 +293,17 @@ class Processes:
         except (EOFError, OSError) as error:
             raise ProcessAway(f"lane process {process.number} has ended: {process.how_ended}", 0.1) from error
 
+    def _renew_others(self, slot: Slot) -> None:
+        """What the handlers elsewhere know of the tables of a statement may be wrong now."""
+        with self._lock:
+            self._outdated = {label: own for label, own in self._outdated.items() if own is not slot}
+        for other in self._slots:
+            if other is not slot:
+                other.retire()
+
     def _slot(self, label: str) -> Slot:
+        if tried := self._outdated.get(label):  # and failed: it may have changed something, too
+            self._renew_others(tried)
         slot = self._of_table.get(label)
         if slot is None:
             with self._lock:
@@ -296,17 +318,6 @@ class Processes:
                 token = self._tokens[table] = next(self._next_token)
             return token
 
-    def _described(self, table: Table) -> tuple[int, int, str, str]:
-        version, number = self._place_of(table.rule)
-        return version, number, table.database, table.name
-
-    def _place_of(self, rule: TableRule) -> tuple[int, int]:
-        for version in reversed(range(len(self._versions))):
-            for number, own in enumerate(self._versions[version].tables):
-                if own is rule:
-                    return version, number
-        raise LookupError(f"no configuration has the rule {rule.match}")
-
 
 class Opening:
     """A handler that the processes open."""
@@ -314,10 +325,10 @@ class Opening:
     def __init__(self, number: int, entry: HandlerEntry, context: HandlerContext) -> None:
         self.number = number
         self.entry = entry
-        self._context = context
+        self.context = context
 
     def packed(self) -> tuple[bytes, str, dict[str, Any]]:
-        context = self._context
+        context = self.context
         names = ("worker", "handler", "lane", "lanes", "start_timeout", "spark")
         return pickle.dumps(self.entry), str(context.folder), {name: getattr(context, name) for name in names}
 

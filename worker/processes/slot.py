@@ -54,10 +54,9 @@ class Slot:
         self._closed = False
 
     def start(self) -> None:
-        """Raises OSError."""
-        made = self._make(self._gone)
-        with self._changed:
-            self._process, self._started = made, time.monotonic()
+        """Start the first process, if that is not done yet. Raises OSError."""
+        if not self._started and not self._put(self._make(self._gone)):
+            threading.Thread(target=self._pause, name="process-again", daemon=True).start()
 
     @property
     def process(self) -> Process:
@@ -123,7 +122,7 @@ class Slot:
     def _may_enter(self, table: str) -> bool:
         now = time.monotonic()
         if table in self._suspects:
-            self._asked[table] = now
+            self._asked[table] = now if self._calls else 0.0  # it asks no more
             return not self._calls
         asked = any(now - self._asked.get(one, 0.0) < _ASKED_SECONDS for one in self._suspects)
         return not asked and not any(one in self._suspects for one, _ in self._calls.values())
@@ -147,17 +146,17 @@ class Slot:
             if was_present:
                 self._process = None
             self._changed.notify_all()
+        log.error(
+            "lane_process_ended",
+            process=self.number,
+            pid=process.pid,
+            how=process.how_ended,
+            tables=running or None,
+            hint="its batches are tried again in another process; one that ends it again is split, as "
+            "after any failure",
+        )
+        self._tell_ended()
         if was_present:
-            log.error(
-                "lane_process_ended",
-                process=self.number,
-                pid=process.pid,
-                how=process.how_ended,
-                tables=running or None,
-                hint="its batches are tried again in another process; one that ends it again is split, as "
-                "after any failure",
-            )
-            self._tell_ended()
             threading.Thread(target=self._pause, name="process-again", daemon=True).start()
 
     def _pause(self) -> None:
@@ -174,12 +173,7 @@ class Slot:
                 log.error("lane_process_not_started", process=self.number, error=str(error))
                 time.sleep(_LONGEST_PAUSE)
                 continue
-            with self._changed:
-                self._started = time.monotonic()
-                lives = not self._closed and made not in self._ended
-                if lives:
-                    self._process = made
-            if lives:
+            if self._put(made):
                 log.info("lane_process_started", process=self.number, pid=made.pid)
                 self._ready()
                 return
@@ -188,6 +182,15 @@ class Slot:
             else:
                 time.sleep(_LONGEST_PAUSE)
 
+    def _put(self, made: Process) -> bool:
+        """Return whether it is the present one now: it may have ended already."""
+        with self._changed:
+            self._started = time.monotonic()
+            lives = not self._closed and made not in self._ended
+            if lives:
+                self._process = made
+        return lives
+
     def _replace(self, old: Process) -> None:
         self._again()
         with self._changed:
@@ -195,4 +198,6 @@ class Slot:
         with suppress(Exception):  # it may have ended meanwhile
             for number in list(old.knows.handlers):
                 old.ask("close", number)
+        with self._changed:
+            self._ended.setdefault(old, False)  # as wanted
         old.end()

@@ -236,6 +236,7 @@ class Processor(threading.Thread):
                 self._end_call()
                 self._times.observe(bound.name, self._clock() - begin)
         if promised and not work.keep_promise(self._failures.passes_over, raised):
+            raised = None  # as below
             bound.circuit.not_called(turn)
             raise _NotDecoded
         if raised is None:
