@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, cast
+
+from confluent_kafka import Message
 
 from worker.formats.interface import Format, Record, any_headers
 
@@ -19,7 +22,10 @@ _PASSED_ON = (
     "transactions",
 )
 
-PackedRecord = tuple[Any, ...]
+PackedRecords = Sequence[Any]
+
+# Called through the class, which saves a look-up for each record.
+_key, _value, _offset, _timestamp = Message.key, Message.value, Message.offset, Message.timestamp
 
 
 class Noting:
@@ -39,6 +45,24 @@ class Noting:
             self._note(record)
 
 
-def packed(record: Record) -> PackedRecord:
-    """Return what another process needs to make the record again, without its partition."""
-    return record.offset(), record.key(), record.value(), any_headers(record), *record.timestamp()
+def packed(records: Sequence[Record]) -> PackedRecords:
+    """Return what another process needs to make the records again, without their partition: their offsets,
+    keys, values, headers (None: no record has any), and kinds and values of their times."""
+    headers = list(map(any_headers, records))
+    kinds, times = zip(*map(_timestamp, records), strict=True)
+    return (
+        list(map(_offset, records)),
+        list(map(_key, records)),
+        list(map(_value, records)),
+        headers if any(headers) else None,
+        kinds,
+        times,
+    )
+
+
+def made(topic: str, partition: int, columns: PackedRecords) -> list[Record]:
+    """Make packed records."""
+    offsets, keys, values, headers, kinds, times = columns
+    known = repeat(None) if headers is None else [each and list(map(tuple, each)) for each in headers]
+    of = repeat(topic), repeat(partition), offsets, keys, values, known, repeat(None)
+    return cast(list[Record], list(map(cast(Any, Message), *of, zip(kinds, times, strict=True))))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import groupby
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -76,7 +77,7 @@ class Processes:
         """Return a format whose `learn` also reaches the processes, before they decode their next batch."""
 
         def note(record: Record) -> None:
-            self._definitions.append((record.topic(), record.partition(), *packed(record)))
+            self._definitions.append((record.topic(), record.partition(), *packed([record])))
 
         return cast(Format, Noting(format_, note)) if hasattr(format_, "learn") else format_
 
@@ -216,7 +217,7 @@ class Processes:
         released = []
         while process.released:
             released.append(process.released.popleft())
-        chunks = [_of_chunk(chunk) for chunk in reading.chunks]
+        chunks = _packed(reading.chunks)
         known = token in process.knows.tables
         answer = raised = None
         while answer is None:
@@ -322,11 +323,13 @@ class Opening:
         return pickle.dumps(self.entry), str(context.folder), {name: getattr(context, name) for name in names}
 
 
-def _of_chunk(chunk: Chunk) -> tuple[Any, ...]:
-    assignment = chunk.assignment
-    topic, partition = assignment.partition
-    records = [packed(one) for one in chunk.messages]
-    return topic, partition, assignment.topic_id, chunk.alone, records
+def _packed(chunks: Iterable[Chunk]) -> list[tuple[Any, ...]]:
+    """Join what several polls have brought of one partition: each chunk costs time in the child."""
+    found = []
+    for (assignment, alone), some in groupby(chunks, lambda chunk: (chunk.assignment, chunk.alone)):
+        records = [record for chunk in some for record in chunk.messages]
+        found.append((*assignment.partition, assignment.topic_id, alone, *packed(records)))
+    return found
 
 
 def _traced(batch: Batch, reading: Reading) -> tuple[Any, ...] | None:
