@@ -18,7 +18,7 @@ from worker.configuration.formats import formats_of
 from worker.formats.decoding import learn
 from worker.formats.interface import Record, SeparateDDL, UndecodableRecord
 from worker.formats.registry import FormatChoice
-from worker.processes.definitions import made
+from worker.processes.records import made
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.table import Table

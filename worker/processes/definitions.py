@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import repeat
+from collections.abc import Callable
 from typing import Any, cast
 
-from confluent_kafka import Message
-
-from worker.formats.interface import Format, Record, any_headers
+from worker.formats.interface import Format, Record
 
 _PASSED_ON = (
     "name",
@@ -21,11 +18,6 @@ _PASSED_ON = (
     "log_position",
     "transactions",
 )
-
-PackedRecords = Sequence[Any]
-
-# Called through the class, which saves a look-up for each record.
-_key, _value, _offset, _timestamp = Message.key, Message.value, Message.offset, Message.timestamp
 
 
 class Noting:
@@ -43,26 +35,3 @@ class Noting:
             self._learn(record)
         finally:
             self._note(record)
-
-
-def packed(records: Sequence[Record]) -> PackedRecords:
-    """Return what another process needs to make the records again, without their partition: their offsets,
-    keys, values, headers (None: no record has any), and kinds and values of their times."""
-    headers = list(map(any_headers, records))
-    kinds, times = zip(*map(_timestamp, records), strict=True)
-    return (
-        list(map(_offset, records)),
-        list(map(_key, records)),
-        list(map(_value, records)),
-        headers if any(headers) else None,
-        kinds,
-        times,
-    )
-
-
-def made(topic: str, partition: int, columns: PackedRecords) -> list[Record]:
-    """Make packed records."""
-    offsets, keys, values, headers, kinds, times = columns
-    known = repeat(None) if headers is None else [each and list(map(tuple, each)) for each in headers]
-    of = repeat(topic), repeat(partition), offsets, keys, values, known, repeat(None)
-    return cast(list[Record], list(map(cast(Any, Message), *of, zip(kinds, times, strict=True))))

@@ -39,7 +39,7 @@ class Frames:
 
     def receive(self) -> Any:
         """Raises EOFError or OSError if the other process has ended."""
-        data = self._rest
+        data: bytes | bytearray = self._rest
         while len(data) < _LENGTH:
             data += self._some()
         length = int.from_bytes(data[:_LENGTH])
@@ -63,7 +63,7 @@ class Frames:
             raise EOFError("the other process has ended")
         return data
 
-    def _whole(self, begin: bytes, size: int) -> bytearray:
+    def _whole(self, begin: bytes | bytearray, size: int) -> bytearray:
         data = bytearray(size)
         data[: len(begin)] = begin
         left = memoryview(data)[len(begin) :]

@@ -9,24 +9,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from handlers import Batch, Change, HandlerContext
+from handlers import Batch, Change
 from handlers.hanging_calls import Bounded
 from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.column_rules.plan import ShownBehind
-from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.configuration import Configuration, TableRule
 from worker.formats.interface import Format, Record, UndecodableRecord
 from worker.observing.logs import context
-from worker.processes.changes import ChangesElsewhere, Held, Reading
-from worker.processes.definitions import Noting, packed
+from worker.processes.changes import ChangesElsewhere, Reading
+from worker.processes.definitions import Noting
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked
+from worker.processes.opening import Opening
 from worker.processes.process import Process
+from worker.processes.records import packed, packed_chunks, traced
 from worker.processes.slot import Slot
 from worker.units.chunk import Chunk
 from worker.units.decoded import Decoded, Undecodable
@@ -119,7 +120,7 @@ class Processes:
         process = slot.process
         if opening.number not in process.knows.handlers:
             self._reopen(slot, process, opening)
-        call = opening.number, context.get()(), _traced(batch, reading)
+        call = opening.number, context.get()(), traced(batch, reading.chunks)
         several = any(chunk.barrier is not None for chunk in reading.chunks)
         try:
             if reading.promised:
@@ -127,7 +128,9 @@ class Processes:
             else:
                 held = reading.held
                 if held is None or held.process is not process:
-                    held = self._read(reading, slot, process)
+                    self._decode(reading, slot, process)  # again
+                    held = reading.held
+                assert held is not None  # it had no fault before
                 piece = changes.first, changes.end, batch.attempt
                 slot.ask(label, process, "handle", held.ticket, piece, *call)
         except (ProcessDied, ProcessAway):
@@ -158,7 +161,7 @@ class Processes:
         records = sum(len(chunk.messages) for chunk in reading.chunks)
         slot = self._slot(table.label)
         try:
-            found = self._read_first(reading, slot)
+            answer = self._decode(reading, slot, slot.process)
         except ProcessDied as died:
             with self._lock:
                 self._deaths[table.label] += 1
@@ -171,7 +174,10 @@ class Processes:
                 reading.ends, reading.promised = [0], False
                 return Decoded(ChangesElsewhere(reading, 0, 0), reading.ends, None)
             return Decoded([], [0] * (records // 2), fault)
-        return found or self._taken(reading, undecodable)
+        if "fault" in answer:
+            kind = ShownBehind if answer["shown"] else UndecodableRecord
+            return Decoded([], [0] * answer["place"], kind(answer["fault"]))
+        return self._taken(reading, undecodable)
 
     def promised(self, chunks: Iterable[Chunk], table: Table, most_bytes: int) -> Sequence[Change]:
         return ChangesElsewhere(Reading(list(chunks), table, most_bytes), 0, 0)
@@ -194,19 +200,6 @@ class Processes:
         if isinstance(changes, ChangesElsewhere):
             changes.reading.forget()
 
-    def _read_first(self, reading: Reading, slot: Slot) -> Decoded | None:
-        answer = self._decode(reading, slot, slot.process)
-        if "fault" in answer:
-            kind = ShownBehind if answer["shown"] else UndecodableRecord
-            return Decoded([], [0] * answer["place"], kind(answer["fault"]))
-        return None
-
-    def _read(self, reading: Reading, slot: Slot, process: Process) -> Held:
-        """Decode again what was decoded before."""
-        self._decode(reading, slot, process)
-        assert reading.held is not None  # it had no fault before
-        return reading.held
-
     def _decode(
         self, reading: Reading, slot: Slot, process: Process, call: tuple[Any, ...] | None = None
     ) -> dict[str, Any]:
@@ -217,7 +210,7 @@ class Processes:
         released = []
         while process.released:
             released.append(process.released.popleft())
-        chunks = _packed(reading.chunks)
+        chunks = packed_chunks(reading.chunks)
         known = token in process.knows.tables
         answer = raised = None
         while answer is None:
@@ -235,11 +228,7 @@ class Processes:
         process.knows.tables.add(token)
         found: dict[str, Any] = answer
         if "ticket" in found:
-            count = sum(len(chunk.messages) for chunk in reading.chunks)
-            reading.held = Held(process, found["ticket"])
-            reading.ends = range(1, count + 1) if found["ends"] is None else found["ends"]
-            reading.numbers, reading.joined = found["numbers"], found["joined"]
-            reading.passed, reading.promised = found["passed"], False
+            reading.decoded(process, found)
         if raised is not None:
             raise unpacked(raised)
         return found
@@ -307,38 +296,3 @@ class Processes:
                 if own is rule:
                     return version, number
         raise LookupError(f"no configuration has the rule {rule.match}")
-
-
-class Opening:
-    """A handler that the processes open."""
-
-    def __init__(self, number: int, entry: HandlerEntry, context: HandlerContext) -> None:
-        self.number = number
-        self.entry = entry
-        self._context = context
-
-    def packed(self) -> tuple[bytes, str, dict[str, Any]]:
-        context = self._context
-        names = ("worker", "handler", "lane", "lanes", "start_timeout", "spark")
-        return pickle.dumps(self.entry), str(context.folder), {name: getattr(context, name) for name in names}
-
-
-def _packed(chunks: Iterable[Chunk]) -> list[tuple[Any, ...]]:
-    """Join what several polls have brought of one partition: each chunk costs time in the child."""
-    found = []
-    for (assignment, alone), some in groupby(chunks, lambda chunk: (chunk.assignment, chunk.alone)):
-        records = [record for chunk in some for record in chunk.messages]
-        found.append((*assignment.partition, assignment.topic_id, alone, *packed(records)))
-    return found
-
-
-def _traced(batch: Batch, reading: Reading) -> tuple[Any, ...] | None:
-    if not batch.is_traced:
-        return None
-    records = []
-    for chunk in reading.chunks:
-        topic, partition = chunk.assignment.partition
-        for one in chunk.messages:
-            if own := batch.traced_by.of_record(topic, partition, one.offset()):
-                records.append((topic, partition, one.offset(), dict(own)))
-    return dict(batch.traced_by.of_batch()), records
