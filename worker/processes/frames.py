@@ -39,14 +39,14 @@ class Frames:
 
     def receive(self) -> Any:
         """Raises EOFError or OSError if the other process has ended."""
-        data: bytes | bytearray = self._rest
+        data = self._rest
         while len(data) < _LENGTH:
-            data += self._some()
+            data += self._some(_USUAL)
         length = int.from_bytes(data[:_LENGTH])
         end = _LENGTH + (length & ~_PICKLED)
-        if len(data) < end:
-            data = self._whole(data, end)
-        self._rest = bytes(data[end:])
+        while len(data) < end:
+            data += self._some(end - len(data), socket.MSG_WAITALL)
+        self._rest = data[end:]
         body = memoryview(data)[_LENGTH:end]
         return pickle.loads(body) if length & _PICKLED else _decode(body)
 
@@ -58,18 +58,7 @@ class Frames:
     def close(self) -> None:
         self._socket.close()
 
-    def _some(self) -> bytes:
-        if not (data := self._socket.recv(_USUAL)):
+    def _some(self, most: int, flags: int = 0) -> bytes:
+        if not (data := self._socket.recv(most, flags)):
             raise EOFError("the other process has ended")
-        return data
-
-    def _whole(self, begin: bytes | bytearray, size: int) -> bytearray:
-        data = bytearray(size)
-        data[: len(begin)] = begin
-        left = memoryview(data)[len(begin) :]
-        while left:
-            read = self._socket.recv_into(left, 0, socket.MSG_WAITALL)
-            if not read:
-                raise EOFError("the other process has ended")
-            left = left[read:]
         return data

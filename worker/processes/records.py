@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, repeat
 from typing import Any, cast
 
@@ -12,30 +12,21 @@ from handlers import Batch
 from worker.formats.interface import Record, any_headers
 from worker.units.chunk import Chunk
 
-PackedRecords = Sequence[Any]
-
 # Called through the class, which saves a look-up for each record.
-_Field = Callable[[Record], Any]
-_key, _value, _offset = cast(_Field, Message.key), cast(_Field, Message.value), cast(_Field, Message.offset)
-_timestamp = cast(_Field, Message.timestamp)
+_FIELDS: Any = (Message.offset, Message.key, Message.value)
+_timestamp: Any = Message.timestamp
 
 
-def packed(records: Sequence[Record]) -> PackedRecords:
-    """Return what another process needs to make the records again, without their partition: their offsets,
-    keys, values, headers (None: no record has any), and kinds and values of their times."""
+def packed(records: Sequence[Record]) -> tuple[Any, ...]:
+    """Return what another process needs to make these records of a partition again. No headers (None): no
+    record has any."""
     headers = list(map(any_headers, records))
     kinds, times = zip(*map(_timestamp, records), strict=True)
-    return (
-        list(map(_offset, records)),
-        list(map(_key, records)),
-        list(map(_value, records)),
-        headers if any(headers) else None,
-        kinds,
-        times,
-    )
+    columns = (list(map(field, records)) for field in _FIELDS)
+    return *columns, headers if any(headers) else None, kinds, times
 
 
-def made(topic: str, partition: int, columns: PackedRecords) -> list[Record]:
+def made(topic: str, partition: int, columns: Sequence[Any]) -> list[Record]:
     """Make packed records."""
     offsets, keys, values, headers, kinds, times = columns
     known = repeat(None) if headers is None else [each and list(map(tuple, each)) for each in headers]
