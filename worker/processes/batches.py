@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from confluent_kafka import Message
-
 from handlers import Change
 from handlers.rows import borders
 from offsets.restore import Start
@@ -21,6 +19,7 @@ from worker.configuration.formats import formats_of
 from worker.formats.decoding import learn
 from worker.formats.interface import Record, SeparateDDL, UndecodableRecord
 from worker.formats.registry import FormatChoice
+from worker.processes.records import made
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.table import Table
@@ -62,9 +61,10 @@ class Batches:
     def learn(self, records: Iterable[Sequence[Any]]) -> None:
         """Remember the table definitions of these records."""
         assert self._formats is not None  # it is configured first
-        for topic, partition, *fields in records:
+        for topic, partition, *columns in records:
             format_ = self._formats.of_assigned(topic)
-            learn(cast(SeparateDDL, format_), _made(topic, partition, fields))
+            for record in made(topic, partition, columns):
+                learn(cast(SeparateDDL, format_), record)
 
     def decode(
         self,
@@ -131,16 +131,10 @@ class Batches:
             table.statement_rules = rule.statement_rules
 
     def _chunk(
-        self,
-        topic: str,
-        partition: int,
-        topic_id: str | None,
-        alone: bool,
-        records: Iterable[Sequence[Any]],
+        self, topic: str, partition: int, topic_id: str | None, alone: bool, *columns: Sequence[Any]
     ) -> Chunk:
         assignment = self._assignment(topic, partition, topic_id)
-        made = [_made(topic, partition, fields) for fields in records]
-        return Chunk(assignment, assignment.tracker, made, alone=alone)
+        return Chunk(assignment, assignment.tracker, made(topic, partition, columns), alone=alone)
 
     def _assignment(self, topic: str, partition: int, topic_id: str | None) -> Assignment:
         key = topic, partition, topic_id
@@ -151,13 +145,6 @@ class Batches:
             found.topic_id = topic_id
             self._partitions[key] = found
         return found
-
-
-def _made(topic: str, partition: int, fields: Sequence[Any]) -> Record:
-    """Make a record. `fields`: see `definitions.packed`."""
-    offset, key, value, headers, kind, time = fields
-    known: Any = headers and [tuple(each) for each in headers]
-    return cast(Record, Message(topic, partition, offset, key, value, known, None, (kind, time)))
 
 
 def _number(work: Work, message: Record) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,14 @@ class Reading:
         """The undecodable records that were passed over: number and error."""
         self.joined: Collection[int] = ()
         """Places before which the changes may not be split."""
+
+    def decoded(self, process: Process, found: Mapping[str, Any]) -> None:
+        """`found`: the answer of `Batches.decode`, with a ticket."""
+        count = sum(len(chunk.messages) for chunk in self.chunks)
+        self.held = Held(process, found["ticket"])
+        self.ends = range(1, count + 1) if found["ends"] is None else found["ends"]
+        self.numbers, self.joined = found["numbers"], found["joined"]
+        self.passed, self.promised = found["passed"], False
 
     def forget(self) -> None:
         self.held = None

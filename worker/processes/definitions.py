@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from worker.formats.interface import Format, Record, any_headers
+from worker.formats.interface import Format, Record
 
 _PASSED_ON = (
     "name",
@@ -18,8 +18,6 @@ _PASSED_ON = (
     "log_position",
     "transactions",
 )
-
-PackedRecord = tuple[Any, ...]
 
 
 class Noting:
@@ -37,8 +35,3 @@ class Noting:
             self._learn(record)
         finally:
             self._note(record)
-
-
-def packed(record: Record) -> PackedRecord:
-    """Return what another process needs to make the record again, without its partition."""
-    return record.offset(), record.key(), record.value(), any_headers(record), *record.timestamp()

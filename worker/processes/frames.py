@@ -13,6 +13,8 @@ EVENTS, REQUESTS = b"e", b"r"
 """Kinds of connections. `EVENTS`: the child sends log lines, metrics and errors, and gets no answer."""
 
 _LENGTH = 8
+_USUAL = 32 << 10
+"""Most messages have fewer bytes, and are received at once."""
 _PICKLED = 1 << 63
 """Added to the length of a message that MessagePack cannot represent."""
 _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
@@ -24,6 +26,8 @@ class Frames:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._rest = b""
+        """Bytes that have been received behind the last message."""
 
     def send(self, message: Any) -> None:
         """Raises OSError if the other process has ended, and another error if the message cannot be sent."""
@@ -35,10 +39,16 @@ class Frames:
 
     def receive(self) -> Any:
         """Raises EOFError or OSError if the other process has ended."""
-        length = int.from_bytes(self._exactly(_LENGTH))
-        if length & _PICKLED:
-            return pickle.loads(self._exactly(length ^ _PICKLED))
-        return _decode(self._exactly(length))
+        data = self._rest
+        while len(data) < _LENGTH:
+            data += self._some(_USUAL)
+        length = int.from_bytes(data[:_LENGTH])
+        end = _LENGTH + (length & ~_PICKLED)
+        while len(data) < end:
+            data += self._some(end - len(data), socket.MSG_WAITALL)
+        self._rest = data[end:]
+        body = memoryview(data)[_LENGTH:end]
+        return pickle.loads(body) if length & _PICKLED else _decode(body)
 
     def shut(self) -> None:
         """Let both ends find that it has ended, after what is on its way."""
@@ -48,12 +58,7 @@ class Frames:
     def close(self) -> None:
         self._socket.close()
 
-    def _exactly(self, count: int) -> bytearray:
-        data = bytearray(count)
-        left = memoryview(data)
-        while left:
-            read = self._socket.recv_into(left, 0, socket.MSG_WAITALL)
-            if not read:
-                raise EOFError("the other process has ended")
-            left = left[read:]
+    def _some(self, most: int, flags: int = 0) -> bytes:
+        if not (data := self._socket.recv(most, flags)):
+            raise EOFError("the other process has ended")
         return data

@@ -13,20 +13,22 @@ from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from handlers import Batch, Change, HandlerContext
+from handlers import Batch, Change
 from handlers.hanging_calls import Bounded
 from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.column_rules.plan import ShownBehind
-from worker.configuration import Configuration, HandlerEntry
+from worker.configuration import Configuration
 from worker.formats.interface import Format, Record, UndecodableRecord
 from worker.observing.logs import context
-from worker.processes.changes import ChangesElsewhere, Held, Reading
-from worker.processes.definitions import Noting, packed
+from worker.processes.changes import ChangesElsewhere, Reading
+from worker.processes.definitions import Noting
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked
+from worker.processes.opening import Opening
 from worker.processes.process import Process
+from worker.processes.records import packed, packed_chunks, traced
 from worker.processes.slot import Slot
 from worker.units.chunk import Chunk
 from worker.units.decoded import Decoded, Undecodable
@@ -80,7 +82,7 @@ class Processes:
             place = record.topic(), record.partition(), record.offset(), record.timestamp()
             if place not in noted:  # a later assignment reads it again
                 noted.add(place)
-                self._definitions.append((*place[:2], *packed(record)))
+                self._definitions.append((*place[:2], *packed([record])))
 
         return cast(Format, Noting(format_, note)) if hasattr(format_, "learn") else format_
 
@@ -128,7 +130,7 @@ class Processes:
         process = slot.process
         if opening.number not in process.knows.handlers:
             self._reopen(slot, process, opening)
-        call = opening.number, context.get()(), _traced(batch, reading)
+        call = opening.number, context.get()(), traced(batch, reading.chunks)
         others = [
             each.table.label for chunk in reading.chunks if chunk.barrier for each in chunk.barrier.others
         ]
@@ -138,7 +140,9 @@ class Processes:
             else:
                 held = reading.held
                 if held is None or held.process is not process:
-                    held = self._read(reading, slot, process)
+                    self._decode(reading, slot, process)  # again
+                    held = reading.held
+                assert held is not None  # it had no fault before
                 piece = changes.first, changes.end, batch.attempt
                 slot.ask(label, process, "handle", held.ticket, piece, *call)
         except (ProcessDied, ProcessAway):
@@ -169,7 +173,7 @@ class Processes:
         records = sum(len(chunk.messages) for chunk in reading.chunks)
         slot = self._slot(table.label)
         try:
-            found = self._read_first(reading, slot)
+            answer = self._decode(reading, slot, slot.process)
         except ProcessDied as died:
             with self._lock:
                 self._deaths[table.label] += 1
@@ -182,7 +186,10 @@ class Processes:
                 reading.ends, reading.promised = [0], False
                 return Decoded(ChangesElsewhere(reading, 0, 0), reading.ends, None)
             return Decoded([], [0] * (records // 2), fault)
-        return found or self._taken(reading, undecodable)
+        if "fault" in answer:
+            kind = ShownBehind if answer["shown"] else UndecodableRecord
+            return Decoded([], [0] * answer["place"], kind(answer["fault"]))
+        return self._taken(reading, undecodable)
 
     def promised(self, chunks: Iterable[Chunk], table: Table, most_bytes: int) -> Sequence[Change]:
         return ChangesElsewhere(Reading(list(chunks), table, most_bytes), 0, 0)
@@ -205,19 +212,6 @@ class Processes:
         if isinstance(changes, ChangesElsewhere):
             changes.reading.forget()
 
-    def _read_first(self, reading: Reading, slot: Slot) -> Decoded | None:
-        answer = self._decode(reading, slot, slot.process)
-        if "fault" in answer:
-            kind = ShownBehind if answer["shown"] else UndecodableRecord
-            return Decoded([], [0] * answer["place"], kind(answer["fault"]))
-        return None
-
-    def _read(self, reading: Reading, slot: Slot, process: Process) -> Held:
-        """Decode again what was decoded before."""
-        self._decode(reading, slot, process)
-        assert reading.held is not None  # it had no fault before
-        return reading.held
-
     def _decode(
         self, reading: Reading, slot: Slot, process: Process, call: tuple[Any, ...] | None = None
     ) -> dict[str, Any]:
@@ -228,7 +222,7 @@ class Processes:
         released = []
         while process.released:
             released.append(process.released.popleft())
-        chunks = [_of_chunk(chunk) for chunk in reading.chunks]
+        chunks = packed_chunks(reading.chunks)
         known = token in process.knows.tables
         answer = raised = None
         while answer is None:
@@ -246,11 +240,7 @@ class Processes:
         process.knows.tables.add(token)
         found: dict[str, Any] = answer
         if "ticket" in found:
-            count = sum(len(chunk.messages) for chunk in reading.chunks)
-            reading.held = Held(process, found["ticket"])
-            reading.ends = range(1, count + 1) if found["ends"] is None else found["ends"]
-            reading.numbers, reading.joined = found["numbers"], found["joined"]
-            reading.passed, reading.promised = found["passed"], False
+            reading.decoded(process, found)
         if raised is not None:
             raise unpacked(raised)
         return found
@@ -317,36 +307,3 @@ class Processes:
             if token is None:
                 token = self._tokens[table] = next(self._next_token)
             return token
-
-
-class Opening:
-    """A handler that the processes open."""
-
-    def __init__(self, number: int, entry: HandlerEntry, context: HandlerContext) -> None:
-        self.number = number
-        self.entry = entry
-        self.context = context
-
-    def packed(self) -> tuple[bytes, str, dict[str, Any]]:
-        context = self.context
-        names = ("worker", "handler", "lane", "lanes", "start_timeout", "spark")
-        return pickle.dumps(self.entry), str(context.folder), {name: getattr(context, name) for name in names}
-
-
-def _of_chunk(chunk: Chunk) -> tuple[Any, ...]:
-    assignment = chunk.assignment
-    topic, partition = assignment.partition
-    records = [packed(one) for one in chunk.messages]
-    return topic, partition, assignment.topic_id, chunk.alone, records
-
-
-def _traced(batch: Batch, reading: Reading) -> tuple[Any, ...] | None:
-    if not batch.is_traced:
-        return None
-    records = []
-    for chunk in reading.chunks:
-        topic, partition = chunk.assignment.partition
-        for one in chunk.messages:
-            if own := batch.traced_by.of_record(topic, partition, one.offset()):
-                records.append((topic, partition, one.offset(), dict(own)))
-    return dict(batch.traced_by.of_batch()), records

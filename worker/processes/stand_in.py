@@ -8,7 +8,8 @@ from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
 from worker.configuration import HandlerEntry
-from worker.processes.processes import Opening, Processes
+from worker.processes.opening import Opening
+from worker.processes.processes import Processes
 
 _numbers = itertools.count()
 

@@ -24,8 +24,8 @@ from worker.units.work import Work
 
 _MOST_HANDLERS = 64  # of one table at once; threads are only made when needed
 
-_PROMISED_BYTES = 128 << 10
-"""The most bytes of a batch whose first call decodes it, too. That takes about a millisecond."""
+_PROMISED_BYTES = 1 << 20
+"""The most bytes of a batch whose first call decodes it, too. That takes some milliseconds."""
 
 Outcome = tuple[HandlerRun, Step]
 

@@ -55,7 +55,7 @@ def decoded(chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, mos
             continue
         assignment = chunk.assignment
         decode = assignment.format.decode
-        is_large = chunk.bytes > LARGE
+        is_large = chunk.bytes > LARGE and max(map(len, chunk.messages)) > LARGE
         by_rules = has_rules(table.row_rules, table.statement_rules, alone=chunk.alone)
         # Rules are applied to each record. If they refuse it, the error belongs to that record.
         singly = is_large or by_rules or chunk.alone or known is not None
