@@ -10,8 +10,8 @@ from typing import Literal
 from worker.observing.unblock_messages import PauseRequest
 
 from .brokers.logs import Topic
-from .child_faults import ChildFaults
-from .child_plan import CHILD_FAULTS
+from .children.faults import ChildFaults
+from .children.plan import CHILD_FAULTS
 from .machine.scheduler import Process, current
 from .plan import STANDING, TOPIC, Event, Plan
 from .world import Running, World

@@ -13,7 +13,7 @@ from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
 
 from .brokers.group import Place
-from .child_oracle import ChildOracle
+from .children.oracle import ChildOracle
 from .ledger import Ledger, Part, Unit, Written
 from .memory import Journals, Memory
 from .ownership import Ownership

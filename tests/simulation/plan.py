@@ -8,7 +8,7 @@ from typing import Any
 
 from worker.configuration import Configuration
 
-from .child_plan import CHILD_FAULTS, Children
+from .children.plan import CHILD_FAULTS, Children
 
 __all__ = ["STANDING", "TOPIC", "Event", "Plan"]
 

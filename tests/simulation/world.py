@@ -49,7 +49,7 @@ class Running(Process):
         self.most_records = configuration.lanes.max_records
         """Of each lane."""
         self.wanted = False
-        """It was told to stop before it could hear it."""
+        """It was told to stop, though it may not have heard it yet."""
         self.excused = False
         """It may end with an error: it was told to stop while something was wrong."""
         self.lost_files = False
@@ -107,9 +107,8 @@ class World:
             return
         process.excused = process.excused or not self.peace
         self.note(process.name, "is told to stop")
-        if process.worker is None:
-            process.wanted = True
-        else:
+        process.wanted = True
+        if process.worker is not None:
             self.scheduler.spawn(f"{process.name} signal", process, process.worker.stop)
 
     def kill(self, process: Running) -> None:
@@ -140,7 +139,7 @@ class World:
         if process.dead:  # the worker took Killed for an error of the last call
             raise Killed
         if isinstance(process, Child):
-            return process.parent, process.asked[task]
+            return process.parent, process.asked.get(task, self.scheduler.now)
         assert isinstance(process, Running)
         return process, None
 

@@ -6,10 +6,10 @@ import signal
 from collections.abc import Callable
 from random import Random
 
-from .machine.kernel import Child
-from .machine.scheduler import Task, current
-from .plan import Event, Plan
-from .world import Running, World
+from ..machine.kernel import Child
+from ..machine.scheduler import Task, current
+from ..plan import Event, Plan
+from ..world import Running, World
 
 __all__ = ["ChildFaults"]
 
@@ -142,13 +142,8 @@ class ChildFaults:
         if worker not in self._not_started or worker.wanted:
             return
         number = int(worker.name[1:].partition(".")[0])
-
-        def again() -> None:
-            if self._running(number) is None:
-                self._start(number)
-
         scheduler = self._world.scheduler
-        scheduler.at(scheduler.now + _AGAIN_SECONDS, again)
+        scheduler.at(scheduler.now + _AGAIN_SECONDS, lambda: self._start(number))
 
 
 def _task() -> Task:

@@ -6,10 +6,10 @@ import gc
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .machine.kernel import Child
+from ..machine.kernel import Child
 
 if TYPE_CHECKING:
-    from .world import Running, World
+    from ..world import Running, World
 
 __all__ = ["ChildOracle"]
 

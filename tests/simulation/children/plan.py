@@ -15,7 +15,7 @@ CHILD_FAULTS: Mapping[str, tuple[float, float]] = {
     "child_killed": (0.0, 0.0),
     "child_unheard": (0.0, 0.0),
 }
-"""Each is a method of `child_faults.ChildFaults`, with the least and the most seconds that it takes."""
+"""Each is a method of `faults.ChildFaults`, with the least and the most seconds that it takes."""
 _FATAL = ("child_killed", "child_unheard")
 """They fail batches."""
 
