@@ -27,7 +27,7 @@ from .test_simulation_oracles import found_by
 
 Patch = pytest.MonkeyPatch
 
-_SEEDS = range(100, 130)
+_SEEDS = range(100, 120)
 
 
 def test_no_promise_is_broken_with_child_processes() -> None:
@@ -123,7 +123,7 @@ def test_a_ticket_of_an_ended_process_is_shown_to_the_next(monkeypatch: Patch) -
             self._own = own
 
     monkeypatch.setattr(processes_module, "Held", AnyProcess)
-    found("order")
+    found("order", first=5)
 
 
 def test_a_call_whose_process_has_ended_has_succeeded(monkeypatch: Patch) -> None:
@@ -180,7 +180,7 @@ def test_a_call_begins_after_a_long_opening_of_its_handler(monkeypatch: Patch) -
 
 def test_a_child_does_not_end_with_its_worker(monkeypatch: Patch) -> None:
     monkeypatch.setattr(child_program, "_end_with", lambda life: None)
-    found("children")
+    found("children", first=8)
 
 
 def test_a_worker_waits_for_a_child_that_hangs(monkeypatch: Patch) -> None:
@@ -189,12 +189,12 @@ def test_a_worker_waits_for_a_child_that_hangs(monkeypatch: Patch) -> None:
         self._child.wait()
 
     monkeypatch.setattr(Process, "end", end)
-    found("drained")
+    found("drained", first=7)
 
 
 def test_a_child_keeps_batches_that_nobody_needs(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Held, "__del__", lambda self: None)
-    found("children")
+    found("children", first=8)
 
 
 def test_others_wait_for_a_suspect_that_does_not_come_again(monkeypatch: Patch) -> None:
@@ -202,4 +202,4 @@ def test_others_wait_for_a_suspect_that_does_not_come_again(monkeypatch: Patch) 
         return table in self._suspects and not self._calls
 
     monkeypatch.setattr(Slot, "_may_enter", may_enter)
-    found("progress")
+    found("progress", first=9)
