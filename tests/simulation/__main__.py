@@ -8,13 +8,15 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from .plan import Plan
 from .run import Result, run, run_all, simulating
 
 _CHUNK = 25
+PlanOf = Callable[[int], Plan]
 
 
 def main() -> int:
@@ -28,19 +30,21 @@ def main() -> int:
     parser.add_argument(
         "--hash", action="store_true", help="print one number that tells such a run from others"
     )
+    parser.add_argument("--children", action="store_true", help="every worker has child processes")
     given = parser.parse_args()
+    plan_of = Plan.with_children if given.children else Plan.of
     if given.seed:
-        return max(_replay(seed, given.hash) for seed in given.seed)
-    return _run_all(range(given.first, given.first + given.seeds), given.processes)
+        return max(_replay(plan_of(seed), given.hash) for seed in given.seed)
+    return _run_all(range(given.first, given.first + given.seeds), given.processes, plan_of)
 
 
-def _replay(seed: int, hash_only: bool) -> int:
+def _replay(plan: Plan, hash_only: bool) -> int:
     with simulating():
-        result = run(Plan.of(seed))
+        result = run(plan)
     if hash_only:
         print(result.hash)
         return 0
-    print(Plan.of(seed))
+    print(plan)
     for when, who, what in result.trace:
         print(f"{when - 1000:10.4f}  {who:10} {what}")
     for violation in result.violations:
@@ -48,10 +52,10 @@ def _replay(seed: int, hash_only: bool) -> int:
     return 1 if result.violations else 0
 
 
-def _run_all(seeds: range, processes: int) -> int:
+def _run_all(seeds: range, processes: int, plan_of: PlanOf) -> int:
     began = time.monotonic()
     broken, told = 0, Counter[str]()
-    for number, result in enumerate(_results(seeds, processes), 1):
+    for number, result in enumerate(_results(seeds, processes, plan_of), 1):
         told.update(result.happened)
         told.update(handled=result.handled, repeated=result.repeated)
         if result.violations:
@@ -64,10 +68,10 @@ def _run_all(seeds: range, processes: int) -> int:
     return 1 if broken else 0
 
 
-def _results(seeds: range, processes: int) -> Iterator[Result]:
+def _results(seeds: range, processes: int, plan_of: PlanOf) -> Iterator[Result]:
     chunks = [seeds[place : place + _CHUNK] for place in range(0, len(seeds), _CHUNK)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        for results in pool.map(run_all, chunks):
+        for results in pool.map(partial(run_all, plan_of=plan_of), chunks):
             yield from results
 
 

@@ -10,6 +10,8 @@ from typing import Literal
 from worker.observing.unblock_messages import PauseRequest
 
 from .brokers.logs import Topic
+from .children.faults import ChildFaults
+from .children.plan import CHILD_FAULTS
 from .machine.scheduler import Process, current
 from .plan import STANDING, TOPIC, Event, Plan
 from .world import Running, World
@@ -27,6 +29,7 @@ class Faults:
     def __init__(self, world: World, plan: Plan, random: Random, start: Callable[[int], Running]) -> None:
         self._world, self._plan, self._random, self._start = world, plan, random, start
         self._god = Process("faults")
+        self._children = ChildFaults(world, plan, start, self._running)
         self._pending = 0
         self._backup: dict[str, bytes] = {}
         self._done = False
@@ -62,6 +65,7 @@ class Faults:
         cluster.answer_seconds = 0.004
         cluster.cut_off.clear()
         cluster.group.refuses_first.clear()
+        self._children.heal()
         for process in self.alive():
             world.unsilence(process)
             if process.frozen:
@@ -91,7 +95,10 @@ class Faults:
 
     def _beside(self, event: Event) -> None:
         def do() -> None:
-            getattr(self, f"_{event.what}")(event)
+            if event.what in CHILD_FAULTS:
+                getattr(self._children, event.what)(event)
+            else:
+                getattr(self, f"_{event.what}")(event)
             self._pending -= 1
 
         self._pending += 1

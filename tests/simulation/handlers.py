@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from handlers import Batch, Handler
+from handlers import Batch, Handler, HandlerContext
 
-from .machine.scheduler import Killed, current
+from .machine.scheduler import current
 
 if TYPE_CHECKING:
     from .world import World
 
-__all__ = ["Simulated"]
+__all__ = ["Apart", "Simulated"]
 
 
 class Simulated(Handler):
@@ -21,13 +22,10 @@ class Simulated(Handler):
         """Takes what its entry says, and does not look at it."""
 
     def handle(self, batch: Batch) -> None:
-        scheduler = current()
-        world: World = scheduler.world
-        process: Any = scheduler.task.process
-        if process.dead:  # the worker took Killed for an error of the last call
-            raise Killed
+        world: World = current().world
+        process, asked = world.caller()
         numbers = [int(change.after["id"]) for change in batch.changes]
-        began = world.oracles.begin(process, batch.table, batch.shard, numbers)
+        began = world.oracles.begin(process, batch.table, batch.shard, numbers, asked)
         done = 0
         try:
             done = len(numbers)
@@ -37,3 +35,26 @@ class Simulated(Handler):
             raise
         finally:
             world.oracles.end(process, began, numbers[:done])
+
+
+class Apart(Simulated):
+    """One for a child process, which may end at any place."""
+
+    def open(self, context: HandlerContext) -> None:
+        _at("open")
+
+    def handle(self, batch: Batch) -> None:
+        _at("before")
+        super().handle(batch)
+        _at("after")
+
+    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+        _at("release")
+
+    def close(self) -> None:
+        _at("close")
+
+
+def _at(place: str) -> None:
+    current().preempt()
+    current().world.at_place(place)

@@ -13,6 +13,7 @@ from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
 
 from .brokers.group import Place
+from .children.oracle import ChildOracle
 from .ledger import Ledger, Part, Unit, Written
 from .memory import Journals, Memory
 from .ownership import Ownership
@@ -46,6 +47,7 @@ class Oracles:
         self._applied = 0
         self._ownership = Ownership(world.scheduler)
         self._highest: dict[Part, int] = {}
+        self.children = ChildOracle(world)
         self.memory = Memory(world, self.ledger)
         self.journals = Journals(world, self.ledger)
         self.repeated = 0
@@ -67,8 +69,11 @@ class Oracles:
 
     # -- handlers
 
-    def begin(self, process: Running, table: str, shard: int | None, numbers: list[int]) -> _Begun:
-        """A handler is given these records: `order`, `no overlap` and `limit`."""
+    def begin(
+        self, process: Running, table: str, shard: int | None, numbers: list[int], asked: float | None
+    ) -> _Begun:
+        """A handler is given these records: `order`, `no overlap` and `limit`. `asked`: when its worker asked
+        a child process for that."""
         rule = process.worker.components.handlers.configuration.rule_for(table)
         assert rule is not None  # one matches all tables
         self._calls[process, rule.match] += 1
@@ -99,7 +104,7 @@ class Oracles:
         parts = dict.fromkeys(record.part for record in records)
         owned = {p: a for p in parts if (a := self._owned(process, p)) is not None}
         for part in parts:
-            if part not in owned and self._ownership.begun_after_another(part):
+            if part not in owned and self._ownership.begun_after_another(part, process, asked):
                 self.broken("another's", f"{process.name} begins {table} of {part} since another has it")
         return _Begun(list(reached), owned, rule.match)
 
@@ -235,6 +240,7 @@ class Oracles:
     def ended(self, process: Running) -> None:
         """The process is gone, by itself or not: `drained`."""
         self._in_handlers.pop(process, None)
+        self.children.ended(process)
         if process.late:
             self.broken("drained", f"{process.name} did not end in time")
 

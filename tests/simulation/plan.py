@@ -8,6 +8,8 @@ from typing import Any
 
 from worker.configuration import Configuration
 
+from .children.plan import CHILD_FAULTS, Children
+
 __all__ = ["STANDING", "TOPIC", "Event", "Plan"]
 
 TOPIC = "cdc"
@@ -39,6 +41,8 @@ _FAULTS = {
 _USURPED = (8.0, 12.0)
 """The same of `usurped`, which is drawn by itself: the other faults of a seed stay as they are."""
 
+_CHILDREN = 0.3
+"""How often a worker whose order is that of tables has child processes. Drawn by itself, too."""
 _PAUSED = 0.2
 """How often a table is paused. This is drawn by itself, too."""
 
@@ -84,6 +88,8 @@ class Plan:
     """How one table stands still when all else is well: retried, blocked or halted. Empty: none does."""
     paused: bool = False
     """Somebody pauses that table, and resumes it when all others are at their end."""
+    children: Children | None = None
+    """None: handlers run in the worker's threads."""
     events: list[Event] = field(default_factory=list)
 
     @classmethod
@@ -158,7 +164,33 @@ class Plan:
             plan.settings["lanes"].setdefault("parked", 1 << 30)
             events.append(Event(pauses.uniform(0, plan.seconds), "pause"))
         plan.events = sorted(events, key=lambda event: event.at)
+        random = Random(f"processes {seed}")
+        if random.random() < _CHILDREN and plan.settings["lanes"]["order_by"] == "table":
+            plan._run_children(random)
         return plan
+
+    @classmethod
+    def with_children(cls, seed: int) -> Plan:
+        """As the seed's plan, with child processes in any case."""
+        plan = cls.of(seed)
+        if plan.children is None:
+            plan.settings["lanes"]["order_by"] = "table"
+            plan._run_children(Random(f"processes {seed}"))
+        return plan
+
+    def _run_children(self, random: Random) -> None:
+        self.children = Children.drawn(random, may_fail=not self.poison)
+        self.settings["lanes"]["processes"] = self.children.count
+        self.events += [
+            Event(
+                random.uniform(0, self.seconds),
+                kind,
+                random.randrange(self.workers),
+                random.uniform(*CHILD_FAULTS[kind]),
+            )
+            for kind in self.children.faults
+        ]
+        self.events.sort(key=lambda event: event.at)
 
     def _stand(self, random: Random) -> None:
         """One of six runs has a table that stands still. Of them, one of three has full parking files."""
@@ -191,8 +223,8 @@ class Plan:
         """Of a worker's checkpoint file."""
         return "/state" if self.shared_folder else f"/state-{number}"
 
-    def configuration(self, *, lanes: int | None = None) -> Configuration:
-        """`lanes`: another number of them."""
+    def configuration(self, *, lanes: int | None = None, handler: str = "log") -> Configuration:
+        """`lanes`: another number of them. `handler`: the name of the tables' handler."""
         settings = dict(self.settings)
         if lanes is not None:
             settings["lanes"] = {**settings["lanes"], "count": lanes}
@@ -202,9 +234,10 @@ class Plan:
             settings[key] = f"{settings[key]}ms"
         most = 2 if self.poison else None
         retry = {"max_attempts": most, "initial_delay": "50ms", "max_delay": "2s"}
+        entry: dict[str, Any] = {"type": "log"} if handler == "log" else {"type": "log", "name": handler}
         table = {
             "match": "*",
-            "handlers": [{"type": "log"} if self.limit is None else {"type": "log", "limit": self.limit}],
+            "handlers": [entry if self.limit is None else {**entry, "limit": self.limit}],
             "retry": retry,
             "on_failure": self.on_failure,
         }

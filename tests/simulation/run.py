@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -12,6 +12,7 @@ from handlers import Batch, PartialFailure, TargetUnavailable
 from . import faults
 from .brokers.logs import Entry
 from .ledger import Written
+from .machine.child_patching import DEADLY
 from .machine.patching import patched
 from .machine.scheduler import Process, Scheduler, current, use
 from .plan import STANDING, TOPIC, Plan
@@ -22,6 +23,7 @@ __all__ = ["Result", "run", "run_all", "simulating"]
 _PEACE_SECONDS = 240.0
 """In which all that is left must be handled and committed once nothing is wrong any more."""
 _STOP_SECONDS = 120.0
+_MOST_FATAL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,10 @@ def run(plan: Plan) -> Result:
         use(None)
 
 
-def run_all(seeds: Sequence[int]) -> list[Result]:
+def run_all(seeds: Sequence[int], plan_of: Callable[[int], Plan] = Plan.of) -> list[Result]:
     """Runs one after the other, without their traces: whoever wants one replays its seed."""
     with simulating():
-        results = [run(Plan.of(seed)) for seed in seeds]
+        results = [run(plan_of(seed)) for seed in seeds]
     for result in results:
         result.trace.clear()
     return results
@@ -90,6 +92,9 @@ class _Scenario:
         self._settled = 0.0
         self._peace = False
         self._stands = bool(plan.stands)
+        count = 0 if plan.children is None else plan.children.deadly
+        self._fatal: set[Written] = set()
+        self._deadly = set(Random(f"deadly {plan.seed}").sample(range(plan.records), count))
 
     def play(self) -> None:
         world, plan, scheduler = self._world, self._plan, self._world.scheduler
@@ -188,7 +193,13 @@ class _Scenario:
         )
         record = ledger.add(ledger.part(topic.id, TOPIC, number), log.high, unit)
         record.poison = bool(plan.poison) and random.random() < plan.poison
-        if plan.broken and random.random() < plan.broken:
+        if record.poison and plan.children is not None and len(self._fatal) < _MOST_FATAL:
+            self._fatal.add(record)  # each ends a process several times, which takes half a minute
+        if record.number in self._deadly:
+            record.excused = "deadly"
+            record.unit.settle()
+            log.append(Entry(b"{" + DEADLY + b"1," + _canal(record, table, key)[1:]))
+        elif plan.broken and random.random() < plan.broken:
             record.excused = "undecodable"
             record.unit.settle()
             log.append(Entry(random.choice(_BROKEN) % record.source_ms))
@@ -205,6 +216,7 @@ class _Scenario:
             scheduler.park(random() * plan.handle_seconds)
         else:
             scheduler.preempt()
+        self._world.at_place("within")
         if self._stands and batch.table == STANDING:
             raise TargetUnavailable("it stands") if plan.stands == "blocked" else ValueError("it stands")
         if not (self._peace and plan.halts):
@@ -232,6 +244,8 @@ class _Scenario:
             return
         if len(records) == 1 and not self._plan.halts:  # alone it may be passed over
             ledger.excuse(records, "refused")
+        if self._fatal.intersection(records):
+            self._world.kernel.crash()
         raise ValueError("poison")
 
     def _hang(self) -> None:

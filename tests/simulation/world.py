@@ -18,10 +18,11 @@ from worker.running.worker import Worker
 
 from .brokers.cluster import Admin, Cluster
 from .brokers.consumer import Consumer
-from .handlers import Simulated
+from .handlers import Apart, Simulated
 from .machine.disk import Disk
 from .machine.disk_calls import DiskFcntl, DiskMmap, DiskOs, DiskPath
-from .machine.scheduler import Process, Scheduler, current
+from .machine.kernel import Child, Kernel
+from .machine.scheduler import Killed, Process, Scheduler, current
 from .oracles import Oracles
 
 __all__ = ["SURROUNDINGS", "Running", "World", "world"]
@@ -48,7 +49,7 @@ class Running(Process):
         self.most_records = configuration.lanes.max_records
         """Of each lane."""
         self.wanted = False
-        """It was told to stop before it could hear it."""
+        """It was told to stop, though it may not have heard it yet."""
         self.excused = False
         """It may end with an error: it was told to stop while something was wrong."""
         self.lost_files = False
@@ -65,6 +66,7 @@ class World:
         scheduler.world = self
         self.cluster = Cluster(scheduler)
         self.disk = Disk(scheduler)
+        self.kernel = Kernel(scheduler)
         self.trace: list[tuple[float, str, str]] = []
         self.oracles = Oracles(self)
         self.cluster.group.on_commit = self.oracles.committed
@@ -73,6 +75,10 @@ class World:
         """Nothing is wrong any more."""
         self.answer: Callable[[Running, Any], None] = lambda process, batch: None
         """What a handler does with a batch."""
+        self.at_place: Callable[[str], None] = lambda place: None
+        """Called by a handler in a child process, with the place where that may end."""
+        self.ended: Callable[[Running], None] = lambda process: None
+        """Told when a process has ended, by itself or not."""
         self.segment_bytes = 4096
         """Of the map of finished offsets."""
         self.parks = False
@@ -101,9 +107,8 @@ class World:
             return
         process.excused = process.excused or not self.peace
         self.note(process.name, "is told to stop")
-        if process.worker is None:
-            process.wanted = True
-        else:
+        process.wanted = True
+        if process.worker is not None:
             self.scheduler.spawn(f"{process.name} signal", process, process.worker.stop)
 
     def kill(self, process: Running) -> None:
@@ -125,6 +130,18 @@ class World:
         self.scheduler.thaw(process)
         for consumer in process.consumers:
             consumer.member.thawed()
+
+    def caller(self) -> tuple[Running, float | None]:
+        """The worker whose handler is called, and when it asked its child process for that. Raises Killed."""
+        task = self.scheduler.task
+        assert task is not None
+        process = task.process
+        if process.dead:  # the worker took Killed for an error of the last call
+            raise Killed
+        if isinstance(process, Child):
+            return process.parent, process.asked.get(task, self.scheduler.now)
+        assert isinstance(process, Running)
+        return process, None
 
     def silence(self, process: Running) -> None:
         """The group's coordinator is out of its reach."""
@@ -151,7 +168,9 @@ class World:
         for consumer in process.consumers:
             consumer.member.vanished()
         self.disk.died(process)
+        self.kernel.died(process)
         self.oracles.ended(process)
+        self.ended(process)
 
 
 def world() -> World:
@@ -199,6 +218,13 @@ def _own_store(configuration: Configuration, *, alone: bool) -> FileStore:
     return FileStore(DiskPath(world().disk, _process().folder), configuration.kafka.group_id)
 
 
+def _handler(entry: Any, folder: Any) -> Simulated:
+    task = current().task
+    assert task is not None
+    process = task.process.parent if isinstance(task.process, Child) else _process()
+    return Apart() if process.configuration.lanes.processes else Simulated()
+
+
 def _finished_map(directory: DiskPath, group: str) -> FinishedMap:
     return FinishedMap(directory, group, segment_bytes=world().segment_bytes)  # type: ignore[arg-type]
 
@@ -238,6 +264,10 @@ def _logged(_logger: object, level: str, event: dict[str, Any]) -> str:
         f"{name}={event[name]}" for name in ("partition", "table", "error", "found", "start") if name in event
     ]
     who = "world" if task is None else task.process.name
+    if task is not None and isinstance(task.process, Child):
+        if task.process.program is not None:
+            task.process.program.events.send("log", "child", level, dict(event))
+        return ""
     world().note(who, f"log {level}: {event['event']} {' '.join(told)}"[:200])
     if event["event"] == "standstill":
         # Whatever explains that nothing comes is no standstill to the worker; and its cure is no excuse.
@@ -257,7 +287,7 @@ SURROUNDINGS = types.SimpleNamespace(
     finish=_finished,
     finish_records=_finished_records,
     register=_registered,
-    create_handler=lambda entry, folder: Simulated(),
+    create_handler=_handler,
     load_configuration=lambda path: _process().next_configuration,
     Os=DiskOs(lambda: world().disk),
     Fcntl=DiskFcntl(fcntl, lambda: world().disk),

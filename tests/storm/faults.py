@@ -61,6 +61,8 @@ class Faults:
             "worker restarted": self._restart,
             "worker frozen": self._freeze,
             "worker frozen beyond its session": self._freeze,
+            "lane process killed": self._kill_child,
+            "lane process stopped": self._stop_child,
             "static member killed": lambda event: self._kill(event, self._rig.static),
             "members come and go": self._members,
             "broker killed": self._kill_broker,
@@ -145,6 +147,18 @@ class Faults:
     def _freeze(self, event: Event) -> None:
         with self._any(event).held() as worker:
             worker.freeze(event.seconds)
+
+    def _kill_child(self, event: Event) -> None:
+        with self._with_children(event).held() as worker:
+            worker.kill_child(event.number)
+
+    def _stop_child(self, event: Event) -> None:
+        """Its worker may be ended meanwhile."""
+        self._with_children(event).stop_child(event.number, event.seconds)
+
+    def _with_children(self, event: Event) -> StormWorker:
+        workers = [each for each in self._rig.members if each.processes]
+        return workers[event.number % len(workers)]
 
     def _members(self, event: Event) -> None:
         """Three that take partitions and never read a record join and leave, one after the other."""

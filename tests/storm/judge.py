@@ -66,7 +66,8 @@ class Judge:
     # ---- told from outside, in the same order as the marks
 
     def note_end_of(self, worker: str) -> None:
-        """This process (name:pid) has ended: what it had open stays open for ever."""
+        """This process (name:pid) has ended, and those that it had started (name:pid/pid): what they had open
+        stays open for ever."""
         self._note("g", worker)
 
     def frozen(self, worker: str) -> None:
@@ -95,10 +96,10 @@ class Judge:
             self._tables[fields[0]].open.pop((worker, fields[1]), None)
         elif kind == "g":
             for table in self._tables.values():
-                table.open = {who: excused for who, excused in table.open.items() if who[0] != worker}
+                table.open = {who: each for who, each in table.open.items() if not _is_of(who[0], worker)}
         else:
             for table in self._tables.values():
-                table.open = {who: excused or who[0] == worker for who, excused in table.open.items()}
+                table.open = {who: each or _is_of(who[0], worker) for who, each in table.open.items()}
 
     def _begin(self, when: float, worker: str, name: str, batch: int) -> None:
         table = self._tables[name]
@@ -176,3 +177,7 @@ class Judge:
         times = self.finishes[place]
         at = bisect_left(times, after)
         return times[at] if at < len(times) else None
+
+
+def _is_of(process: str, worker: str) -> bool:
+    return process == worker or process.startswith(f"{worker}/")

@@ -8,10 +8,12 @@ from random import Random
 __all__ = ["KINDS", "ONE_BROKER", "Event", "schedule"]
 
 KINDS: dict[str, tuple[int, float, float]] = {
-    "worker killed": (36, 0.0, 4.0),
-    "worker restarted": (24, 0.0, 1.0),
-    "worker frozen": (30, 0.5, 3.5),
+    "worker killed": (28, 0.0, 4.0),
+    "worker restarted": (18, 0.0, 1.0),
+    "worker frozen": (24, 0.5, 3.5),
     "worker frozen beyond its session": (8, 10.0, 14.0),
+    "lane process killed": (14, 0.0, 0.0),
+    "lane process stopped": (10, 0.5, 2.5),
     "static member killed": (10, 0.0, 12.0),
     "members come and go": (12, 2.0, 5.0),
     "broker killed": (6, 0.0, 4.0),
@@ -20,7 +22,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "coordinator killed": (4, 0.0, 4.0),
     "network cut": (14, 0.5, 6.0),
     "network silent": (10, 1.0, 12.0),
-    "network slow": (14, 2.0, 6.0),
+    "network slow": (10, 2.0, 6.0),
     "checkpoint disk full": (10, 2.0, 6.0),
     "checkpoint folder read-only": (8, 2.0, 6.0),
     "clock jumps": (4, 3.0, 6.0),

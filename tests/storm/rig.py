@@ -45,7 +45,8 @@ class Rig:
     """Topic `storm` with three members, two dynamic and one static, and `remade`, which they read, too; topic
     `lone` with a member of its own, which is static; topic `spark` with one that has a Spark.
 
-    Tables a*: into files; b*: into PostgreSQL, every other one only grows; c*: nowhere; all leave marks.
+    Tables a*: into files; b*: into PostgreSQL, every other one only grows; c*: nowhere; all leave marks. b*
+    and c* run in child processes of w0 and w2.
     """
 
     def __init__(self, folder: Path, scale: Scale, database: PostgresServer, url: str) -> None:
@@ -60,9 +61,9 @@ class Rig:
             self.topics["spark"] = 2
         both = ["storm", self.remade]
         self.members = [
-            self._worker("w0", "group", both, state=self.small_disk.folder / "state"),
+            self._worker("w0", "group", both, state=self.small_disk.folder / "state", processes=2),
             self._worker("w1", "group", both),
-            self._worker("w2", "group", both, **{"group.instance.id": "w2"}),
+            self._worker("w2", "group", both, processes=1, **{"group.instance.id": "w2"}),
         ]
         self.static = self.members[2]
         self.spared = self.members[1]
@@ -171,7 +172,13 @@ class Rig:
         return found
 
     def _worker(
-        self, name: str, group: str, topics: list[str], state: Path | None = None, **properties: Any
+        self,
+        name: str,
+        group: str,
+        topics: list[str],
+        state: Path | None = None,
+        processes: int = 0,
+        **properties: Any,
     ) -> StormWorker:
         folder = self.folder / name
         marks = {"type": "marks:Marks", "file": str(self.judge.file)}
@@ -193,7 +200,7 @@ class Rig:
                 },
             },
             "format": "canal",
-            "lanes": {"count": 4, "max_records": 500},
+            "lanes": {"count": 4, "max_records": 500, "processes": processes},
             "batch": {"max_records": 50, "max_wait": self.scale.max_wait},
             "checkpoint": {"interval": "1s", "directory": str(state or folder / "state")},
             "shutdown_timeout": "10s",

@@ -79,6 +79,20 @@ def test_two_batches_at_once_overlap_unless_the_first_has_failed_or_its_process_
     assert broken(judge) == ["overlapping"]
 
 
+def test_what_a_child_process_had_open_ends_with_it_or_with_its_worker(judge: Judge, write: Write) -> None:
+    write("b", "a:1/7")
+    judge.look()
+    judge.note_end_of("a:1/7")
+    write("b", "a:1/8")
+    judge.look()
+    judge.note_end_of("a:1")
+    write("b", "a:2/9")
+    assert broken(judge) == []
+    judge.note_end_of("a:2/99")
+    write("b", "a:2/10")
+    assert broken(judge) == ["overlapping"]
+
+
 def test_what_a_frozen_process_had_begun_is_excused_and_nothing_after_it(judge: Judge, write: Write) -> None:
     write("b", "a:1")
     write("e", "a:1", first=0, count=5)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from .disk import Disk
+from .scheduler import current
 
 __all__ = ["DiskFcntl", "DiskMmap", "DiskOs", "DiskPath"]
 
@@ -30,6 +31,10 @@ class DiskPath:
 
     def __hash__(self) -> int:
         return hash(self.whole)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A child process has the same disk."""
+        return _same_disk, (self.whole,)
 
     def __truediv__(self, other: str) -> DiskPath:
         return DiskPath(self.disk, f"{self.whole}/{other}")
@@ -104,6 +109,10 @@ class DiskPath:
 
     def _all(self) -> list[DiskPath]:
         return [DiskPath(self.disk, whole) for whole in sorted(self.disk.files)]
+
+
+def _same_disk(whole: str) -> DiskPath:
+    return DiskPath(current().world.disk, whole)
 
 
 class _Handle:

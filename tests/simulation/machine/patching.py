@@ -34,6 +34,7 @@ from worker.units.assigned_partition import Assignment
 from worker.units.unit import Unit
 
 from . import threads
+from .child_patching import put_children
 from .scheduler import current
 
 __all__ = ["patched"]
@@ -96,6 +97,7 @@ _threading = _Instead(
     current_thread=threads.current_thread,
     main_thread=threading.main_thread,
     local=threading.local,
+    TIMEOUT_MAX=threading.TIMEOUT_MAX,
 )
 _queue = _Instead(queue, SimpleQueue=threads.SimpleQueue, Empty=queue.Empty)
 _random = _Instead(random, random=_any)
@@ -184,6 +186,7 @@ def patched(world: Any) -> Iterator[None]:
         put(finished_map, "boot_id", world.boot_id)
         put(reading, "boot_id", world.boot_id)
         put(segment, "mmap", world.Mmap)
+        put_children(put, _gc)
         for module in _ON_DISK:
             put(module, "os", world.Os)
             if hasattr(module, "fcntl"):

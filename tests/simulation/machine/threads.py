@@ -192,9 +192,10 @@ class Thread(threading.Thread):
     def join(self, timeout: float | None = None) -> None:
         scheduler = current()
         scheduler.preempt()
-        if self.is_alive():
+        end = None if timeout is None else scheduler.now + timeout
+        while self.is_alive() and (end is None or scheduler.now < end):
             self._task.waiters.append(scheduler.task)
-            scheduler.park(timeout)
+            scheduler.park(None if end is None else end - scheduler.now)
 
     @property
     def ident(self) -> int | None:

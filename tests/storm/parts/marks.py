@@ -7,7 +7,8 @@ processes, and it outlives `kill -9`.
     ["e", when, worker, table, batch, topic, partition, first sequences and lengths, oldest record's time]
     ["x", when, worker, table, batch]        it failed, and comes again
 
-`when`: seconds on the machine's monotonic clock, which no jump of the day's time changes. `worker`: name:pid.
+`when`: seconds on the machine's monotonic clock, which no jump of the day's time changes. `worker`: name:pid,
+in a child process of `lanes.processes` name:pid/pid of the child.
 The sequences are runs: [[7, 3]] is 7, 8, 9. The time of a record: milliseconds since 1970.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import sys
 import time
 from typing import Any
 
@@ -34,7 +36,8 @@ class Marks(Handler):
         self._worker = ""
 
     def open(self, context: HandlerContext) -> None:
-        self._worker = f"{context.worker}:{os.getpid()}"
+        in_child = "worker.processes.child" in sys.modules
+        self._worker = f"{context.worker}:{f'{os.getppid()}/' if in_child else ''}{os.getpid()}"
 
     def handle(self, batch: Batch) -> None:
         number = next(self._batches)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from integration.process import WorkerProcess, eventually
 
 from storm.judge import Judge
@@ -39,6 +40,7 @@ class StormWorker:
         self.process.environment["PYTHONPATH"] = str(_HERE)
         self.topics: list[str] = config["kafka"]["topics"]
         self.state = Path(config["checkpoint"]["directory"])
+        self.processes: int = config["lanes"].get("processes", 0)
         self.surprises: list[str] = []
         self._lock = threading.RLock()  # guards the process against two who would end or start it
         self._over = threading.Event()
@@ -106,6 +108,28 @@ class StormWorker:
                     every=0.2,
                 )
 
+    def kill_child(self, number: int) -> None:
+        """SIGKILL to one of its child processes, if there is one."""
+        for child in self._children(number):
+            child.kill()
+            _until_gone(child)
+            self.judge.note_end_of(f"{self.process.identity}/{child.pid}")
+
+    def stop_child(self, number: int, seconds: float) -> None:
+        """SIGSTOP to one of its child processes, and SIGCONT after so many seconds, if it still is there."""
+        for child in self._children(number):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.suspend()
+                time.sleep(seconds)
+                child.resume()
+
+    def _children(self, number: int) -> list[psutil.Process]:
+        """One of them, or none."""
+        if not self._runs():
+            return []
+        found = [each for each in psutil.Process(self.pid).children() if _is_child(each)]
+        return [found[number % len(found)]] if found else []
+
     def end(self) -> int | None:
         """For good: drained; its exit code. None: it had to be killed."""
         with self._lock:
@@ -154,3 +178,16 @@ class StormWorker:
         why = self._last_said("error", "critical")[-1:]
         self.surprises.append(f"{self.name} ended by itself with {process.returncode}: {why}")
         self.process.start(ready=False)
+
+
+def _is_child(process: psutil.Process) -> bool:
+    """Whether it runs handlers, and has begun to."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return any("worker.processes.child" in each for each in process.cmdline())
+    return False
+
+
+def _until_gone(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)

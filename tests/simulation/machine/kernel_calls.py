@@ -1,0 +1,261 @@
+"""`socket`, `subprocess`, `os`, `fcntl` ... as the worker uses them for its child processes."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .kernel import Child, End, Kernel
+from .scheduler import Killed, Process, current
+
+__all__ = [
+    "ChildFcntl",
+    "ChildSys",
+    "KernelOs",
+    "KernelSelect",
+    "KernelSocket",
+    "KernelSubprocess",
+    "no_signals",
+]
+
+_HALVED = 0.05
+"""How often what is sent arrives in two pieces."""
+
+
+class _Socket:
+    def __init__(self, kernel: Kernel, process: Process, number: int) -> None:
+        self._kernel, self._process, self._number = kernel, process, number
+
+    def fileno(self) -> int:
+        return self._number
+
+    def end(self) -> End:
+        return self._kernel.end(self._process, self._number)
+
+    def close(self) -> None:
+        try:
+            self._kernel.close(self._process, self._number)
+        except OSError:  # a second time
+            return
+
+    def shutdown(self, how: int) -> None:
+        assert how == socket.SHUT_RDWR
+        for end in (self.end(), self.end().peer):
+            end.shut = True
+            self._kernel.wake(end)
+
+    def sendall(self, data: bytes) -> None:
+        scheduler = self._kernel.scheduler
+        scheduler.preempt()
+        half = len(data) // 2 if scheduler.random.random() < _HALVED else 0
+        for piece in (data[:half], data[half:]) if half else (data,):
+            end = self.end()
+            if end.is_over:
+                raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+            peer = end.peer
+            peer.data += piece
+            peer.writer, peer.written = scheduler.task, scheduler.now
+            self._kernel.wake(peer)
+            if half:
+                scheduler.preempt()
+
+    def recv_into(self, view: memoryview, count: int, flags: int) -> int:
+        assert (count, flags) == (0, socket.MSG_WAITALL)
+        end = self.end()
+        self.wait(lambda: len(end.data) >= len(view))
+        found = min(len(view), len(end.data))
+        if not found and end.reset:
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        view[:found] = end.data[:found]
+        del end.data[:found]
+        task = self._kernel.scheduler.task
+        if isinstance(self._process, Child) and task is not None:
+            self._process.asked[task] = end.written
+        return found
+
+    def wait(self, so: Callable[[], bool]) -> None:
+        """Until that is so, or nothing more comes."""
+        scheduler, end = self._kernel.scheduler, self.end()
+        scheduler.preempt()
+        task = scheduler.task
+        assert task is not None
+        while not so() and not end.is_over:
+            end.waiting.append(task)
+            scheduler.park()
+            if task in end.waiting:
+                end.waiting.remove(task)
+
+
+class KernelSocket:
+    """The module `socket`."""
+
+    SHUT_RDWR, MSG_WAITALL = socket.SHUT_RDWR, socket.MSG_WAITALL
+
+    def __init__(self, kernel: Callable[[], Kernel]) -> None:
+        self._kernel = kernel
+
+    def socket(self, *, fileno: int) -> _Socket:
+        return _Socket(self._kernel(), _process(), fileno)
+
+    def socketpair(self) -> tuple[_Socket, _Socket]:
+        kernel, process = self._kernel(), _process()
+        kernel.scheduler.preempt()
+        one, other = kernel.pair(process)
+        return _Socket(kernel, process, one), _Socket(kernel, process, other)
+
+    def send_fds(self, through: _Socket, buffers: list[bytes], numbers: list[int]) -> None:
+        kernel, end = self._kernel(), through.end()
+        kernel.scheduler.preempt()
+        if end.is_over:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        [number], [data] = numbers, buffers
+        passed = kernel.end(_process(), number)
+        passed.holders += 1
+        end.peer.passed.append((data, passed))
+        kernel.wake(end.peer)
+
+    def recv_fds(self, through: _Socket, most: int, numbers: int) -> tuple[bytes, list[int], int, None]:
+        kernel, end = self._kernel(), through.end()
+        through.wait(lambda: bool(end.passed))
+        if not end.passed:
+            return b"", [], 0, None
+        data, passed = end.passed.popleft()
+        number = kernel.hold(_process(), passed)
+        kernel.let_go(passed)
+        return data, [number], 0, None
+
+
+class KernelSubprocess:
+    """The module `subprocess`. `main`: what a child process runs, whatever its command says."""
+
+    DEVNULL, TimeoutExpired = subprocess.DEVNULL, subprocess.TimeoutExpired
+
+    def __init__(self, kernel: Callable[[], Kernel], main: Callable[[], None]) -> None:
+        self._kernel, self._main = kernel, main
+
+    def Popen(self, command: Sequence[str], *, pass_fds: Sequence[int], stdin: int) -> _Popen:  # noqa: N802
+        kernel = self._kernel()
+        kernel.scheduler.preempt()
+        return _Popen(kernel, kernel.start(_process(), command[3:], pass_fds, self._main))
+
+
+class _Popen:
+    def __init__(self, kernel: Kernel, child: Child) -> None:
+        self._kernel, self._child = kernel, child
+        self.pid = child.pid
+
+    def wait(self, timeout: float | None = None) -> int:
+        scheduler, child = self._kernel.scheduler, self._child
+        task = scheduler.task
+        assert task is not None
+        scheduler.preempt()
+        end = None if timeout is None else scheduler.now + timeout
+        while child.code is None:
+            if end is not None and scheduler.now >= end:
+                raise subprocess.TimeoutExpired("child", timeout or 0.0)
+            child.waiting.append(task)
+            scheduler.park(None if end is None else end - scheduler.now)
+            if task in child.waiting:
+                child.waiting.remove(task)
+        return child.code
+
+    def kill(self) -> None:
+        self._kernel.tell(self._child, signal.SIGKILL)
+
+
+class KernelOs:
+    """Of `os`: pipes, and what a child process asks for."""
+
+    O_ASYNC = os.O_ASYNC
+
+    def __init__(self, kernel: Callable[[], Kernel]) -> None:
+        self._kernel = kernel
+
+    def pipe(self) -> tuple[int, int]:
+        return self._kernel().pair(_process())
+
+    def close(self, number: int) -> None:
+        self._kernel().close(_process(), number)
+
+    def set_inheritable(self, number: int, inheritable: bool) -> None:
+        """A child process of a simulation starts none itself."""
+
+    def getpid(self) -> int:
+        return _child().pid
+
+    def _exit(self, code: int) -> None:
+        self._kernel().exit(_child(), code)
+        raise Killed
+
+
+class ChildFcntl:
+    """Of `fcntl`: a signal when the other end of a pipe is closed."""
+
+    F_SETOWN, F_SETSIG, F_GETFL, F_SETFL = fcntl.F_SETOWN, fcntl.F_SETSIG, fcntl.F_GETFL, fcntl.F_SETFL
+
+    def __init__(self, kernel: Callable[[], Kernel]) -> None:
+        self._kernel = kernel
+        self._signals: dict[End, int] = {}
+
+    def fcntl(self, number: int, command: int, argument: int = 0) -> int:
+        child = _child()
+        end = self._kernel().end(child, number)
+        if command == fcntl.F_SETOWN:
+            end.owner = child
+        elif command == fcntl.F_SETSIG:
+            self._signals[end] = argument
+        elif command == fcntl.F_SETFL and argument & os.O_ASYNC:
+            end.signal = self._signals.pop(end, signal.SIGIO)
+        return 0
+
+
+class KernelSelect:
+    def __init__(self, kernel: Callable[[], Kernel]) -> None:
+        self._kernel = kernel
+
+    def select(
+        self, read: list[int], write: list[int], other: list[int], seconds: float
+    ) -> tuple[list[int], ...]:
+        assert (write, other, seconds) == ([], [], 0)
+        ends = {number: self._kernel().end(_process(), number) for number in read}
+        return [number for number, end in ends.items() if end.data or end.is_over], [], []
+
+
+class ChildSys:
+    """Of `sys`, in a child process."""
+
+    @property
+    def argv(self) -> Sequence[str]:
+        return _child().argv
+
+    def _current_frames(self) -> dict[int, Any]:
+        return {}
+
+
+no_signals = types.SimpleNamespace(
+    signal=lambda *_: None,
+    SIGINT=signal.SIGINT,
+    SIGTERM=signal.SIGTERM,
+    SIGHUP=signal.SIGHUP,
+    SIGKILL=signal.SIGKILL,
+    SIG_IGN=signal.SIG_IGN,
+)
+
+
+def _process() -> Process:
+    task = current().task
+    assert task is not None
+    return task.process
+
+
+def _child() -> Child:
+    process = _process()
+    assert isinstance(process, Child)
+    return process
