@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from check_deployment import check_image
 
-from handlers.spark.runtime.jars import spark_jars_folder
+from handlers.spark.runtime.jars import resolve, spark_jars_folder
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "s3.Dockerfile"
@@ -34,6 +35,13 @@ def test_it_has_the_packages_of_the_manifests_and_the_version_of_sparks_hadoop()
         assert " ".join(spark["packages"]) == PACKAGES
     [hadoop] = [jar.stem.rpartition("-")[2] for jar in spark_jars_folder().glob("hadoop-client-api-*.jar")]
     assert f"org.apache.hadoop:hadoop-aws:{hadoop}" == PACKAGES
+
+
+def test_it_calls_what_is_there() -> None:
+    [call] = [node for node in ast.walk(ast.parse(code())) if isinstance(node, ast.Call)]
+    assert f"from {resolve.__module__} import {resolve.__name__};" in code()
+    assert ast.unparse(call.func) == resolve.__name__
+    assert [keyword.arg for keyword in call.keywords] == ["kind"]
 
 
 def test_its_user_is_that_of_the_image_it_begins_from(shipped: Path) -> None:
