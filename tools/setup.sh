@@ -285,7 +285,8 @@ keep_services_off() {
 
 # --- Helm ---------------------------------------------------------------------------------------------------
 
-helm() {
+# Not named helm: `command -v` would find the function.
+build_helm() {
     folder="${XDG_CACHE_HOME:-$HOME/.cache}/binlane/helm"
     digest=$(cat tools/helm/go.* | sha256sum | cut -d' ' -f1)
     if has_program helm || [ -f "$folder/$digest" ]; then return 0; fi
@@ -370,7 +371,7 @@ case "${1:-}" in
 "") main all ;;
 run) main run ;;
 servers) servers ;;
-helm) helm ;;
+helm) build_helm ;;
 dist) dist ;;
 stores) stores ;;
 registry) registry ;;

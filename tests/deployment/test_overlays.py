@@ -82,6 +82,23 @@ def test_a_statefulset_is_the_deployment_with_names_and_volumes_that_stay() -> N
     assert pod(one) == pod(base)
 
 
+def test_static_membership_is_shown_in_one_way() -> None:
+    """In a Deployment, each pod has a new name, so only a StatefulSet has it."""
+    files = [
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "k8s").rglob("*.yaml"),
+        *(ROOT / "examples").rglob("*.yaml"),
+    ]
+    shown = [
+        one for each in files for one in re.findall(r'group\.instance\.id: *"?([^\s"]+)', each.read_text())
+    ]
+    assert set(shown) == {"${POD_NAME}"}
+    for folder in folders(ROOT):
+        found = kinds(render(folder))
+        if "group.instance.id" in str(found):
+            assert "StatefulSet/binlane" in found
+
+
 def test_keda_sets_the_number_of_pods_and_an_update_leaves_no_pause() -> None:
     found = of("keda")
     spec = found["Deployment/binlane"]["spec"]
