@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> int:
 def check(root: Path) -> Iterator[str]:
     """Yield every fault of the deployment files under `root`, as `file: what`."""
     yield from check_dockerfile(root / "Dockerfile")
+    yield from check_image(root / "deploy" / "s3.Dockerfile")
     yield from check_manifests(root)
     yield from check_compose(root)
     yield from check_prometheus(root / "deploy" / "prometheus.yml", root / "deploy" / "alerts.yml")
@@ -55,13 +56,17 @@ def check(root: Path) -> Iterator[str]:
 
 
 def check_dockerfile(path: Path) -> Iterator[str]:
-    yield from tool_faults(
-        path.name, [tool("hadolint"), "--no-color", "--failure-threshold", "info", str(path)]
-    )
+    yield from check_image(path)
     lines = path.read_text().splitlines()
     entry = next((line for line in lines if line.startswith("ENTRYPOINT")), "")
     if '"tini", "--", "binlane"' not in entry:
         yield f"{path.name}: ENTRYPOINT must be tini without -g, then binlane; found: {entry or 'none'}"
+
+
+def check_image(path: Path) -> Iterator[str]:
+    yield from tool_faults(
+        path.name, [tool("hadolint"), "--no-color", "--failure-threshold", "info", str(path)]
+    )
     if image_user(path) in (None, "0", "root"):
         yield f"{path.name}: the last USER must be a fixed uid that is not root"
 

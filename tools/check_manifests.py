@@ -21,7 +21,7 @@ from worker.configuration import Configuration
 from worker.configuration.doubts import single_worker
 from worker.running.handler_set import OPENING_SECONDS
 
-__all__ = ["EXAMPLE", "check_manifests", "folders", "render"]
+__all__ = ["EXAMPLE", "check_folder", "check_manifests", "check_rendered", "folders", "render"]
 
 EXAMPLE = Path("examples", "kubernetes-shop")
 """A complete deployment, built from the base and components."""
@@ -59,6 +59,11 @@ def check_folder(root: Path, folder: Path) -> Iterator[str]:
     except ValueError as error:
         yield f"{place}: cannot be rendered: {error}"
         return
+    yield from check_rendered(root, place, manifests)
+
+
+def check_rendered(root: Path, place: str, manifests: list[Manifest]) -> Iterator[str]:
+    """Yield the faults of what was rendered, by kustomize or by Helm, as `place: what`."""
     faults = [f"{place}: {fault}" for manifest in manifests for fault in _schema_faults(manifest)]
     yield from faults
     if faults:

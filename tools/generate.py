@@ -9,6 +9,7 @@
 - k8s/components/monitoring/prometheus-rule.yaml: the rules of deploy/alerts.yml, in the Prometheus operator's
   form.
 - k8s/components/monitoring/inhibition.yaml: the inhibition rules of deploy/alertmanager.yml, in its form.
+- k8s/chart/files: the manifests of the base and the components, from which the Helm chart's templates begin.
 
 With `--runbooks`, the alerts' `runbook_url` first gets this address: the page of the runbooks on your site
 (`make docs` builds it) or in your repository.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import command_line_page
@@ -117,6 +119,34 @@ def metrics_page(root: Path) -> str:
     return f"{before}{begin}\n{markdown_table()}\n{end}{after}"
 
 
+CHART = "k8s/chart/files"
+CHARTED = {
+    "binlane.yaml": "base/binlane.yaml",
+    "dashboard.json": "components/monitoring/dashboard.json",
+    "deployment.yaml": "base/deployment.yaml",
+    "driver-service.yaml": "components/spark-on-kubernetes/service.yaml",
+    "executor-policy.yaml": "components/spark-on-kubernetes/network-policy.yaml",
+    "executor.yaml": "components/spark-on-kubernetes/executor.yaml",
+    "inhibition.yaml": "components/monitoring/inhibition.yaml",
+    "network-policy.yaml": "components/network-policy/network-policy.yaml",
+    "pod-disruption-budget.yaml": "base/pod-disruption-budget.yaml",
+    "pod-monitor.yaml": "components/monitoring/pod-monitor.yaml",
+    "pods-service.yaml": "components/statefulset/service.yaml",
+    "prometheus-rule.yaml": "components/monitoring/prometheus-rule.yaml",
+    "role.yaml": "components/spark-on-kubernetes/role.yaml",
+    "scaled-object.yaml": "components/keda/scaled-object.yaml",
+    "service-account.yaml": "base/service-account.yaml",
+    "service.yaml": "base/service.yaml",
+}
+"""{file of the chart: the file in k8s/ that it is a copy of}. Helm reads no file outside its chart."""
+
+
+def charted(root: Path, file: str) -> str:
+    """Return the text of a file in k8s/, also if that one is generated and not written yet."""
+    source = f"k8s/{file}"
+    return GENERATED[source](root) if source in GENERATED else (root / source).read_text()
+
+
 GENERATED: dict[str, Callable[[Path], str]] = {
     METRICS: metrics_page,
     COMMAND_LINE: lambda root: command_line_page.page(),
@@ -124,6 +154,7 @@ GENERATED: dict[str, Callable[[Path], str]] = {
     KEYS: lambda root: configuration_page.page(),
     "k8s/components/monitoring/inhibition.yaml": inhibition,
     "k8s/components/monitoring/prometheus-rule.yaml": prometheus_rule,
+    **{f"{CHART}/{name}": partial(charted, file=file) for name, file in CHARTED.items()},
 }
 """{file: the function that generates its text for a project folder}"""
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import yaml
 from check_manifests import folders, render
+from helm_chart import rendered
 from servers.api_server import ApiServer, EtcdNode
+from test_chart import VALUES
 
 pytestmark = pytest.mark.soak
 
@@ -74,10 +76,21 @@ def test_an_overlay_can_follow_what_is_applied_already(empty: ApiServer, folder:
 @pytest.mark.parametrize("folder", ALL, ids=name)
 def test_a_pod_of_it_is_admitted(empty: ApiServer, folder: Path) -> None:
     empty.apply(folder)
-    [workload] = [one for one in render(folder) if one["kind"] in ("Deployment", "StatefulSet")]
+    workloads = ("Deployment", "StatefulSet", "Job")
+    [workload] = [one for one in render(folder) if one["kind"] in workloads]
     namespace = workload["metadata"].get("namespace", "default")
     told = dry_run(empty, pod_of(workload), "--namespace", namespace)
     assert told == "pod/one created (server dry run)\n"
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_server_takes_the_chart(empty: ApiServer, helm: str, values: str) -> None:
+    """Also the pod of `helm test`, under the strictest rules for pods."""
+    manifests = rendered(helm, *VALUES[values])
+    arguments = ("--namespace=binlane", "--dry-run=server", "--validate=strict", "--filename=-")
+    told = empty.kubectl("apply", *arguments, text=yaml.safe_dump_all(manifests))
+    assert len(told.splitlines()) == len(manifests)
+    assert all(line.endswith("created (server dry run)") for line in told.splitlines())
 
 
 def pod_of(workload: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from check_manifests import check_folder, folders, render
+from check_manifests import check_folder, check_rendered, folders, render
 
 from worker.configuration import LanesRule
 
@@ -29,6 +29,10 @@ def of(overlay: str) -> dict[str, dict[str, Any]]:
 
 
 BASE = kinds(render(ROOT / "k8s" / "base"))
+
+
+SCALED = yaml.safe_load((ROOT / "k8s" / "components" / "keda" / "scaled-object.yaml").read_text())
+BASE_QUERY = SCALED["spec"]["triggers"][0]["metadata"]["query"]
 
 
 def pod(workload: dict[str, Any]) -> dict[str, Any]:
@@ -78,6 +82,23 @@ def test_a_statefulset_is_the_deployment_with_names_and_volumes_that_stay() -> N
     assert pod(one) == pod(base)
 
 
+def test_static_membership_is_shown_in_one_way() -> None:
+    """In a Deployment, each pod has a new name, so only a StatefulSet has it."""
+    files = [
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "k8s").rglob("*.yaml"),
+        *(ROOT / "examples").rglob("*.yaml"),
+    ]
+    shown = [
+        one for each in files for one in re.findall(r'group\.instance\.id: *"?([^\s"]+)', each.read_text())
+    ]
+    assert set(shown) == {"${POD_NAME}"}
+    for folder in folders(ROOT):
+        found = kinds(render(folder))
+        if "group.instance.id" in str(found):
+            assert "StatefulSet/binlane" in found
+
+
 def test_keda_sets_the_number_of_pods_and_an_update_leaves_no_pause() -> None:
     found = of("keda")
     spec = found["Deployment/binlane"]["spec"]
@@ -85,7 +106,9 @@ def test_keda_sets_the_number_of_pods_and_an_update_leaves_no_pause() -> None:
     assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     scaled = found["ScaledObject/binlane"]
     metadata = scaled["spec"]["triggers"][0]["metadata"]
-    assert f'namespace="{scaled["metadata"]["namespace"]}"' in metadata["query"]
+    monitor = found["PodMonitor/binlane"]["metadata"]
+    job = f"{monitor['namespace']}/{monitor['name']}"
+    assert re.findall('job="(.*?)"', metadata["query"]) == [job, job], "as the operator names it"
     assert re.findall(r"\d{3,}", metadata["query"]) == [metadata["threshold"]]
     rules = found["PrometheusRule/binlane"]["spec"]["groups"]
     recorded = {rule["record"] for group in rules for rule in group["rules"] if "record" in rule}
@@ -120,6 +143,7 @@ def test_a_second_namespace_of_the_same_prometheus_leaves_the_rules_out(tmp_path
 def test_of_two_in_one_namespace_each_chooses_its_own_pods(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "deployment.md").read_text()
     [parts] = re.findall(r"```yaml\n(namespace: shop\nnamePrefix: [^`]*)```", page)
+    assert "components/keda" in parts
     shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
     found = {}
     for name in ("crm", "erp"):
@@ -140,6 +164,45 @@ def test_of_two_in_one_namespace_each_chooses_its_own_pods(tmp_path: Path) -> No
             assert chosen["app.kubernetes.io/instance"] == name, kind
         labels = manifests[f"Deployment/{name}-binlane"]["spec"]["template"]["metadata"]["labels"]
         assert labels["app.kubernetes.io/instance"] == name
+        scaled = manifests[f"ScaledObject/{name}-binlane"]["spec"]
+        assert scaled["scaleTargetRef"]["name"] == f"{name}-binlane"
+        query = scaled["triggers"][0]["metadata"]["query"]
+        assert re.findall('job="(.*?)"', query) == [f"shop/{name}-binlane"] * 2
+        shipped = BASE_QUERY.replace("binlane/binlane", f"shop/{name}-binlane")
+        assert " ".join(query.split()) == shipped, "the query of the component"
+
+
+@pytest.mark.parametrize("where", ["base", "example"])
+def test_a_job_of_the_same_pod_checks_all_connections(tmp_path: Path, where: str) -> None:
+    """With the worker's image, variables, secrets and labels (network policy), and in its place."""
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    [parts] = re.findall(r"```yaml\n# kustomization.yaml in a folder k8s/own-check\n([^`]*)```", page)
+    for name in ("k8s", "examples"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    own = {"base": "../base", "example": "../../examples/kubernetes-shop"}[where]
+    assert "../own]" in parts
+    folder = tmp_path / "k8s" / "own-check"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(parts.replace("../own]", f"{own}]"))
+    found, worker = kinds(render(folder)), kinds(render((folder / own).resolve()))
+    [key] = found.keys() - worker.keys()
+    assert key == "Job/binlane-check"
+    [workload] = worker.keys() - found.keys()
+    job, there = found[key], worker[workload]
+    assert job["metadata"].get("namespace") == there["metadata"].get("namespace")
+    assert (job["apiVersion"], job["spec"]["backoffLimit"]) == ("batch/v1", 0)
+    assert list(check_rendered(tmp_path, "check", [job])) == []
+    template, of_worker = job["spec"]["template"], there["spec"]["template"]
+    assert template["metadata"] == {"labels": of_worker["metadata"]["labels"]}
+    [check], [container] = template["spec"].pop("containers"), of_worker["spec"].pop("containers")
+    assert check.pop("args") == ["check", container.pop("args")[1], "--connect"]
+    for name in ("ports", "startupProbe", "livenessProbe", "readinessProbe"):
+        del container[name]
+    assert check == container
+    assert template["spec"].pop("restartPolicy") == "Never"
+    for each in (template["spec"], of_worker["spec"]):
+        each["volumes"] = [volume for volume in each["volumes"] if volume["name"] != "state"]
+    assert template["spec"] == of_worker["spec"]
 
 
 def test_every_workload_has_the_names_by_which_alerts_know_it() -> None:

@@ -42,8 +42,10 @@ def worker(number: int, partitions: dict[int, tuple[int, int]], **figures: float
 
 
 ELSEWHERE = {
-    'binlane_unfinished_records{namespace="other",job="other/binlane",topic="cdc",partition="0"}': 9_000_000
+    f'binlane_unfinished_records{{namespace="{space}",job="{job}",topic="cdc",partition="0"}}': 9_000_000
+    for space, job in (("other", "other/binlane"), ("binlane", "binlane/crm-binlane"))
 }
+"""Of another namespace, and of another deployment in this one."""
 CASES: dict[str, tuple[dict[str, float], float]] = {
     "no work": (worker(1, {0: (0, 0), 1: (0, 0)}), 0),
     "fetched and not": (worker(1, {0: (2_000, 8_000), 1: (0, 9_000)}), 19_000),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import re
 import sqlite3
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from documentation.blocks import Block, blocks, each
 
-from handlers.spark.runtime import jars, versions
+from handlers.spark.runtime import versions
 from handlers.sql import marks
 
 CHECKED = {
@@ -22,7 +20,6 @@ CHECKED = {
     "python": "test_snippets_python.py",
     "json": "below",
     "sql": "below",
-    "dockerfile": "below",
 }
 NOT_RUN = {
     "text": "is no command: a drawing, or what a command prints",
@@ -51,14 +48,6 @@ def test_the_statement_upon_marks_deletes_them(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "marks.db") as connection:
         deleted = connection.execute(block.text)
         assert deleted.rowcount == 0
-
-
-def test_the_image_with_a_connector_calls_what_is_there() -> None:
-    [block] = blocks("dockerfile")
-    [code] = re.findall(r'python -c "(.*?)"', block.text)
-    [call] = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
-    assert ast.unparse(call.func) == f"{jars.resolve.__module__}.{jars.resolve.__name__}"
-    assert [keyword.arg for keyword in call.keywords] == ["kind"]
 
 
 def test_the_connect_server_gets_the_delta_that_binlane_uses() -> None:

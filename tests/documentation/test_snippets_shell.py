@@ -96,7 +96,8 @@ def _kubectl(words: list[str], page: str) -> str | None:
     names = names[1:] if words[0].startswith("--") else names  # of an option that stands before the command
     if "--kustomize" in words:
         path = words[words.index("--kustomize") + 1]
-        if path != "." and not (ROOT / path / "kustomization.yaml").exists():
+        named = f"in a folder {path}\n" in page  # the reader makes it
+        if path != "." and not named and not (ROOT / path / "kustomization.yaml").exists():
             return f"no {path}"
     told = _help_of_kubectl(names[0])
     gone = [word for word in words if word.startswith("--") and word.partition("=")[0] not in told]
@@ -118,6 +119,20 @@ def _pip(words: list[str], page: str) -> str | None:
     return None if words[0] == "install" and extra in extras else f"pip: no extra {extra}"
 
 
+def _helm(words: list[str], page: str) -> str | None:
+    options = {word for word in words if word.startswith("--")}
+    if words[0] not in ("install", "test") or not options <= _OF_HELM:
+        return f"helm {words[0]}: {options}"
+    if words[0] == "install" and not words[2].endswith("k8s/chart"):
+        return f"helm: no chart {words[2]}"
+    values = yaml.safe_load((ROOT / "k8s" / "chart" / "values.yaml").read_text())
+    files = [words[at + 1] for at, word in enumerate(words) if word == "--set-file"]
+    gone = [each for each in files if re.split("[=.]", each)[0] not in values]
+    return f"helm: no value {gone}" if gone else None
+
+
+_OF_HELM = {"--create-namespace", "--logs", "--namespace", "--set-file", "--values"}
+
 CHECKS: dict[str, Callable[[list[str], str], str | None]] = {
     "binlane": _binlane,
     "make": _make,
@@ -126,6 +141,7 @@ CHECKS: dict[str, Callable[[list[str], str], str | None]] = {
     ".venv/bin/python": _python,
     "docker": _docker,
     "kubectl": _kubectl,
+    "helm": _helm,
     "pip": _pip,
 }
 
@@ -149,6 +165,9 @@ def test_every_line_is_a_command(block: Block) -> None:
         "kubectl apply --kustomise .",
         "kubectl apply --kustomize k8s/bse",
         "kubectl exec POD -- binlane statos",
+        "helm instal shop k8s/chart",
+        "helm install shop k8s/charts",
+        "helm install shop k8s/chart --set-file config=binlane.yaml",
         "pip install '.[conect]'",
         "curl http://localhost:8080",
     ],

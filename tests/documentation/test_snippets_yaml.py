@@ -1,4 +1,4 @@
-"""Every YAML that the documentation shows is a configuration, a part of one, or for Kustomize."""
+"""Every YAML that the documentation shows is a configuration, a part of one, or for Kustomize or Helm."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from deployment.helm_chart import rendered
 from documentation.blocks import ROOT, Block, blocks, each
 
 from worker.configuration.faults import ConfigurationError
@@ -20,9 +21,10 @@ from check_manifests import render
 
 SHOWN = list(blocks("yaml"))
 OF_KUSTOMIZE = [block for block in SHOWN if re.search(r"^(resources|patches):", block.text, re.MULTILINE)]
+OF_HELM = [block for block in SHOWN if block.text.startswith("# values.yaml\n")]
 POSITIONS = [block for block in SHOWN if block.text.startswith("initial:")]
 """Several values of one key: configuration/test_schema.py takes them one by one."""
-CONFIGURATIONS = [block for block in SHOWN if block not in [*OF_KUSTOMIZE, *POSITIONS]]
+CONFIGURATIONS = [block for block in SHOWN if block not in [*OF_KUSTOMIZE, *OF_HELM, *POSITIONS]]
 
 KAFKA = "kafka: {bootstrap_servers: 'localhost:9092', group_id: g, topics: [t]}\n"
 TABLES = "tables: [{match: '*', handlers: [{type: log}]}]\n"
@@ -78,10 +80,23 @@ def test_what_kustomize_is_to_take_it_takes(block: Block, tmp_path: Path) -> Non
     own.mkdir()
     (own / "binlane.yaml").write_text(KAFKA + TABLES)
     base = "" if "resources:" in block.text else "resources: [../base]\n"
+    beside = re.match("# kustomization.yaml in a folder (k8s/own-.*)\n", block.text)
+    if beside:
+        (own / "kustomization.yaml").write_text("resources: [../base]\n")
+        own = tmp_path / beside[1]
+        own.mkdir()
     (own / "kustomization.yaml").write_text(base + block.text)
     kinds = [each["kind"] for each in render(own)]
-    assert "Deployment" in kinds
+    assert ("Job" if beside else "Deployment") in kinds
+
+
+@pytest.mark.parametrize("block", each(OF_HELM))
+def test_what_helm_is_to_take_it_takes(block: Block, helm: str, tmp_path: Path) -> None:
+    """A value that the chart does not know is an error of its schema."""
+    (tmp_path / "values.yaml").write_text(block.text)
+    assert len(rendered(helm, "--values", str(tmp_path / "values.yaml"))) > 5
 
 
 def test_all_kinds_are_found() -> None:
-    assert (len(CONFIGURATIONS) > 30, len(OF_KUSTOMIZE), len(POSITIONS)) == (True, 5, 1)
+    found = (len(CONFIGURATIONS) > 30, len(OF_KUSTOMIZE), len(OF_HELM), len(POSITIONS))
+    assert found == (True, 6, 1, 1)

@@ -15,12 +15,13 @@ mkdir -p "$to.part/definitions"
         github.com/prometheus-operator/prometheus-operator@v0.85.0
 ) | sed -n 's/^.*"Dir": "\(.*\)".*$/\1/p' | while read -r module; do
     for file in config/crd/bases/keda.sh_scaledobjects \
+        example/prometheus-operator-crd/monitoring.coreos.com_alertmanagerconfigs \
         example/prometheus-operator-crd/monitoring.coreos.com_podmonitors \
         example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules; do
         [ ! -f "$module/$file.yaml" ] || cp "$module/$file.yaml" "$to.part/definitions/"
     done
 done
-[ "$(find "$to.part/definitions" -type f | wc -l)" = 3 ] || {
+[ "$(find "$to.part/definitions" -type f | wc -l)" = 4 ] || {
     echo "build.sh: the definitions of KEDA and of the Prometheus operator could not be fetched" >&2
     exit 1
 }
