@@ -8,6 +8,7 @@ import msgspec
 
 from worker.observing.overview import figures
 from worker.observing.overview.history import Point
+from worker.observing.overview.pace import drain_seconds, outlook, repeated_records
 from worker.observing.overview.timeline import Entry
 from worker.observing.overview.trouble import Trouble
 from worker.observing.overview.troubles import headline, troubles
@@ -30,6 +31,7 @@ _ALONE = (
     "unmatched_records",
     "lane_max_records",
     "max_bytes",
+    "pace",
 )
 
 
@@ -49,6 +51,12 @@ class Live(msgspec.Struct, frozen=True):
     rate: float | None
     lag: int | None
     delay: float | None
+    outlook: str
+    """When the lag will be gone; empty: it is normal, or not known."""
+    drain_seconds: float
+    """How long a drain would take now."""
+    repeated: int
+    """Finished records that a worker with an empty checkpoint folder would then repeat."""
     queued_records: int
     queued_bytes: int
     paused: int
@@ -99,6 +107,9 @@ class Live(msgspec.Struct, frozen=True):
             rate=rate,
             lag=figures.lag_of(status),
             delay=figures.delay_of(status),
+            outlook=outlook(status),
+            drain_seconds=drain_seconds(status),
+            repeated=repeated_records(status),
             queued_records=sum(lane.queued_records for lane in status.lanes),
             queued_bytes=sum(lane.queued_bytes for lane in status.lanes),
             paused=sum(each.paused for each in status.partitions),
