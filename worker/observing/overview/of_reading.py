@@ -13,7 +13,7 @@ _SOON_SECONDS, _NOTHING_SECONDS, _LONG_SECONDS = 5.0, 20.0, 60.0
 _SHARE = 0.8
 """Full lanes are normal while a backlog is processed: records then wait for room for a moment."""
 _STANDS = ("blocked", "retrying", "paused")
-_QUOTED = 160
+_QUOTED = 100
 _WAITS = {
     "gathering": "gathers a fuller batch (batch.max_wait)",
     "limited": "waits because of its handler's limit",
@@ -33,18 +33,18 @@ def of_reading(status: WorkerStatus) -> Trouble | None:
     by_bytes = 1 < len(full) == len(status.lanes)
     tables = [table for table in status.tables if table.lane in full or not full] if waits else []
     worst = max(tables, key=lambda each: each.lane_bytes if by_bytes else each.lane_records, default=None)
-    what = "Nothing is read" if status.waiting_seconds >= _NOTHING_SECONDS else "Reading mostly waits"
-    if worst is not None and worst.lane_records and by_bytes:
-        taken = f"{size(worst.lane_bytes)} of {size(status.max_bytes or 0)}"
-        because = f"the lanes are full, most of all of {short(worst.table)} ({taken})"
-    elif worst is not None and worst.lane_records:
+    if worst is not None and worst.lane_records:
+        what = "Nothing is read" if status.waiting_seconds >= _NOTHING_SECONDS else "Reading mostly waits"
         taken = f"{count(worst.lane_records)} of {count(status.lane_max_records)} records"
-        because = f"lane {worst.lane} is full of {short(worst.table)} ({taken})"
+        if by_bytes:
+            taken = f"{size(worst.lane_bytes)} of {size(status.max_bytes or 0)}"
+        full_of = f"the lanes are full, most of all of {short(worst.table)} ({taken})"
+        because = full_of if by_bytes else f"lane {worst.lane} is full of {short(worst.table)} ({taken})"
     elif parked:
         what = f"{parked} of {len(status.partitions)} partitions are not read"
         standing = [table for table in status.tables if table.state in _STANDS]
         worst = max(standing, key=lambda each: each.queued_records, default=None)
-        because = "the files of tables that stand still take lanes.parked, or cannot be written"
+        because = "parked records have no more room on disk"
         because += "" if worst is None else f": most are of {short(worst.table)}"
     else:
         return None
