@@ -134,6 +134,8 @@ def test_lanes_that_are_full_by_bytes_name_the_table_that_takes_most_of_them() -
 def test_parked_records_without_room_name_the_table_that_most_of_them_are_of() -> None:
     cause = troubles(msgspec.structs.replace(full("parked"), waiting_seconds=0.0))[0]
     assert (cause.level, cause.runbook) == ("bad", "BinlaneParkingFull")
+    fuller = full("parked", state="running", error=None)
+    assert troubles(fuller)[0].what.startswith("3 of 3 partitions are not read"), "no lane's table stands"
     assert cause.what.startswith(
         "3 of 3 partitions are not read because parked records have no more room on disk: most are of "
         "shop.retry_me, which is retried since"

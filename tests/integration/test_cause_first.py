@@ -70,7 +70,7 @@ def test_a_call_that_holds_its_lane_is_the_cause_of_what_is_not_read(stage: Stag
     eventually(lambda: "Nothing is read" in first(worker)["headline"], within=120, what="it is told")
     told = first(worker)
     assert re.match(
-        r"Nothing is read because lane 0 is full of shop\.slow \([\d,]+ of 1,000 records\), which has run a batch for",
+        r"Nothing is read because lane 0 is full of shop\.slow \([\d,]+ of 1,000 records\), which has run",
         told["headline"],
     )
     assert (told["table"], told["lane"], told["runbook"]) == ("shop.slow", 0, "BinlaneAlwaysFull")

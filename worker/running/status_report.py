@@ -197,7 +197,7 @@ class StatusReport:
 
     def _table(self, table: TableView, delay: float | None) -> TableStatus:
         works = [part.work for part in table.parts]
-        now, unit, calls = self.clock(), table.unit, tuple(table.unit.turns.calls.items())
+        now, unit, calls = self.clock(), table.unit, table.unit.turns.calls.copy().items()
         stands_since = min((each.stands_since for each in unit.members() if each.error), default=None)
         queued = [chunk.enqueued for part in table.parts for chunk in part.held()[:1] if chunk.enqueued]
         stands = table.stands_at() if table.state in ("blocked", "retrying", "paused") else None

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.figures import Rates, lag_of, ranked
+from worker.observing.overview.figures import Rates, lag_of, ranked, waiting_tables
 from worker.observing.overview.of_rules import notes
 from worker.observing.overview.of_systems import not_begun, of_kafka
 from worker.observing.overview.pace import drain_cost, empty_seconds, outlook
@@ -20,7 +20,7 @@ from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
 from worker.terminal import grids
-from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
+from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid
 
 _LANE_CELL = 38
 """Columns that a lane needs in the live view."""
@@ -89,7 +89,7 @@ class LiveView:
         lane_rows = -(-len(status.lanes) // columns)
         for_lanes = min(lane_rows, max(2, rows // 3))
         for_partitions = min(len(status.partitions), max(2, rows // 4))
-        waiting = [table for table in waiting_tables(status) if table.rows or table.error]
+        waiting = [table for table in waiting_tables(status) if table["waiting_rows"] or table["error"]]
         for_waiting = min(len(waiting), rows // 5)
         if for_waiting:
             rows -= for_waiting + 1  # one more for the heading

@@ -36,6 +36,7 @@ function showTroubles() {
     }, (button, [text]) => say(button, text));
     say(what, first ? "" : trouble.what);
     say(error, trouble.error ?? "");
+    error.classList.toggle("more", error.scrollHeight > error.clientHeight + 2);
     say(advice, first ? "" : trouble.do);
     keep(commands, trouble.commands, command => command, command => {
       const code = make("code", "", command), copy = make("button", "", "Copy");

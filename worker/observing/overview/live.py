@@ -94,7 +94,8 @@ class Live(msgspec.Struct, frozen=True):
         for table in status.tables:
             states[table.state] = states.get(table.state, 0) + 1
             late += figures.is_late(table)
-        waiting = _waiting(status)
+        known = figures.waiting_tables(status)
+        waiting = [table for table in known if table["waiting_rows"] or table["error"]]
         return cls(
             time=time,
             headline=line,
@@ -127,22 +128,3 @@ class Live(msgspec.Struct, frozen=True):
             entries=entries,
             every=every,
         )
-
-
-def _waiting(status: WorkerStatus) -> list[dict[str, Any]]:
-    """List handlers' tables with waiting rows or an error: errors first, then the longest waits."""
-    found = [
-        {**table, "handler": handler.get("handler")}
-        for handler, table in figures.handled_tables(status.handlers)
-        if table.get("waiting_rows") or table.get("error")
-    ]
-
-    def rank(table: dict[str, Any]) -> tuple[bool, float, str]:
-        seconds = table.get("waiting_seconds")
-        return (
-            not table.get("error"),
-            -seconds if isinstance(seconds, int | float) else 0.0,
-            str(table.get("table")),
-        )
-
-    return sorted(found, key=rank)

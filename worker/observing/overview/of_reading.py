@@ -26,20 +26,19 @@ _FASTER = "Make its handler faster, let it get larger batches, or raise lanes.ma
 def of_reading(status: WorkerStatus) -> Trouble | None:
     """Return what keeps partitions from being read, with its cause. None: nothing, or only for a moment."""
     parked = sum(each.paused_by == "parked" for each in status.partitions)
-    waits = status.waiting_seconds >= _SOON_SECONDS or (
-        status.pace is not None and status.pace.waiting >= _SHARE
-    )
+    share = 0.0 if status.pace is None else status.pace.waiting
+    waits = status.waiting_seconds >= _SOON_SECONDS or share >= _SHARE
     full = {lane.lane for lane in status.lanes if lane.waited_for}
     by_bytes = 1 < len(full) == len(status.lanes)
     tables = [table for table in status.tables if table.lane in full or not full] if waits else []
     worst = max(tables, key=lambda each: each.lane_bytes if by_bytes else each.lane_records, default=None)
-    if worst is not None and worst.lane_records:
+    if worst is not None and worst.lane_records and (worst.state in _STANDS or not parked):
         what = "Nothing is read" if status.waiting_seconds >= _NOTHING_SECONDS else "Reading mostly waits"
         taken = f"{count(worst.lane_records)} of {count(status.lane_max_records)} records"
         if by_bytes:
             taken = f"{size(worst.lane_bytes)} of {size(status.max_bytes or 0)}"
-        full_of = f"the lanes are full, most of all of {short(worst.table)} ({taken})"
-        because = full_of if by_bytes else f"lane {worst.lane} is full of {short(worst.table)} ({taken})"
+        full_of = "the lanes are full, most of all" if by_bytes else f"lane {worst.lane} is full"
+        because = f"{full_of} of {short(worst.table)} ({taken})"
     elif parked:
         what = f"{parked} of {len(status.partitions)} partitions are not read"
         standing = [table for table in status.tables if table.state in _STANDS]
@@ -48,7 +47,7 @@ def of_reading(status: WorkerStatus) -> Trouble | None:
         because += "" if worst is None else f": most are of {short(worst.table)}"
     else:
         return None
-    stands = parked > 0 or (worst is not None and worst.state in _STANDS)
+    stands = worst is None or worst.state in _STANDS
     # Otherwise, that is how a backlog is processed.
     never = status.waiting_seconds >= _LONG_SECONDS or caught_up_seconds(status) == math.inf
     return Trouble(
@@ -66,11 +65,8 @@ def why(table: TableStatus, status: WorkerStatus) -> list[str]:
     """Say why the table is late: what it waits for, and how old its oldest change was when it was queued."""
     found = [] if table.state == "idle" else [f"it {_does(table, status)}"]
     if table.delay_seconds is not None and table.held_seconds is not None:
-        before, held = (
-            duration(max(0.0, table.delay_seconds - table.held_seconds)),
-            duration(table.held_seconds),
-        )
-        found.append(f"its oldest change was {before} old when it was fetched, {held} ago")
+        age, held = max(0.0, table.delay_seconds - table.held_seconds), duration(table.held_seconds)
+        found.append(f"its oldest change was {duration(age)} old when it was fetched, {held} ago")
     unread = [each for each in status.partitions if each.unread]
     if unread:
         paused = sum(each.paused for each in unread)
@@ -84,13 +80,8 @@ def _does(table: TableStatus, status: WorkerStatus) -> str:
     if table.state == "paused":
         return f"is {error or 'paused'}"
     if table.state in _STANDS:
-        does = (
-            "is retried"
-            if table.state == "retrying"
-            else "is blocked"
-            if table.halted
-            else "waits for its target"
-        )
+        blocked = "is blocked" if table.halted else "waits for its target"
+        does = "is retried" if table.state == "retrying" else blocked
         began = "" if table.standing_seconds is None else f" since {since(table.standing_seconds)}"
         return f"{does}{began}, because {error if len(error) <= _QUOTED else f'{error[: _QUOTED - 1]}…'}"
     mean = ""
