@@ -54,6 +54,7 @@ def test_a_lag_is_caught_up_in_time_or_never_unless_it_is_what_is_always_on_its_
 
     assert told(Pace(rate=100.0, lag_growth=-30.0)) == 100
     assert told(Pace(rate=100.0, lag_growth=0.0)) == told(Pace(rate=0.0, lag_growth=5.0)) == math.inf
+    assert told(Pace(rate=100.0, lag_growth=-1.5)) == math.inf, "it may as well grow"
     assert told(Pace(rate=300.0, lag_growth=0.0)) is None, "ten seconds of work"
     assert told(Pace(rate=100.0, lag_growth=None)) is told(None) is None
     assert outlook(calm()) == ""

@@ -90,7 +90,7 @@ function showFacts() {
 function showHour() {
   const current = { rate: now.rate, lag: now.lag, delay: now.delay };
   for (const chart of CHARTS) {
-    say(chart.note, chart.field === "lag" && now.outlook ? now.outlook : chart.unit);
+    say(chart.note, chart.field === "lag" && now.outlook ? now.outlook.replace(/ about| at this rate/g, "") : chart.unit);
     showChart(chart, current[chart.field] ?? hour.points.at(-1)?.[chart.field]);
   }
   showFigures();

@@ -63,7 +63,8 @@ def of_reading(status: WorkerStatus) -> Trouble | None:
 
 def why(table: TableStatus, status: WorkerStatus) -> list[str]:
     """Say why the table is late: what it waits for, and how old its oldest change was when it was queued."""
-    found = [] if table.state == "idle" else [f"it {_does(table, status)}"]
+    idle = "all its fetched changes are finished"
+    found = [idle if table.state == "idle" else f"it {_does(table, status)}"]
     if table.delay_seconds is not None and table.held_seconds is not None:
         age, held = max(0.0, table.delay_seconds - table.held_seconds), duration(table.held_seconds)
         found.append(f"its oldest change was {duration(age)} old when it was fetched, {held} ago")
@@ -72,7 +73,7 @@ def why(table: TableStatus, status: WorkerStatus) -> list[str]:
         paused = sum(each.paused for each in unread)
         waits = f", {paused} of their {len(unread)} partitions are paused" if paused else ""
         found.append(f"{count(sum(each.unread or 0 for each in unread))} records are not fetched yet{waits}")
-    return found or ["it has no unfinished change"]
+    return found
 
 
 def _does(table: TableStatus, status: WorkerStatus) -> str:

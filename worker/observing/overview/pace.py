@@ -13,6 +13,9 @@ _LEAST_SECONDS = 10.0
 _NORMAL_SECONDS = 10.0
 """A lag of so much work is normal: it also contains what is finished and not yet committed."""
 
+_NOISE = 0.02
+"""A lag that shrinks by less of the rate may as well grow: it is measured at two moments."""
+
 
 class PaceMeter:
     """Measures over the last minute. One thread adds every five seconds, any thread reads."""
@@ -43,7 +46,8 @@ def caught_up_seconds(status: WorkerStatus) -> float | None:
     lag, pace = lag_of(status), status.pace
     if not lag or pace is None or pace.lag_growth is None or lag <= _NORMAL_SECONDS * pace.rate:
         return None
-    return lag / -pace.lag_growth if pace.lag_growth < 0 else math.inf
+    shrinks = pace.lag_growth < -_NOISE * pace.rate
+    return lag / -pace.lag_growth if shrinks else math.inf
 
 
 def outlook(status: WorkerStatus) -> str:
