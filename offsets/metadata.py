@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Sequence
 from itertools import accumulate
 
-from offsets.types import Checkpoint, OffsetRange
+from offsets.types import Checkpoint, OffsetRange, count_of
 
 DEFAULT_LIMIT = 4000
 """Characters. Below Kafka's limit, so that a broker with a slightly lower limit accepts it too."""
@@ -31,6 +31,7 @@ _STAMP_BYTES = 4
 _FIRST_STEP = 1024
 # Beyond this, even the most regular ranges are dropped: finding out how many fit takes time.
 _MOST_RANGES = 65_536
+_ALWAYS_FIT = 300
 _LARGEST_OFFSET = 2**63 - 1
 
 
@@ -86,6 +87,14 @@ def decode(text: str, base_offset: int) -> Checkpoint | None:
         return Checkpoint(base_offset, _ranges(packed, base_offset), topic_id, began_with)
     except (ValueError, zlib.error):
         return None
+
+
+def left_out(checkpoint: Checkpoint) -> int:
+    """Return how many finished records of the checkpoint do not fit into a commit's metadata."""
+    if len(checkpoint.ahead) < _ALWAYS_FIT:
+        return 0
+    held = decode(encode(checkpoint), checkpoint.offset)
+    return count_of(checkpoint.ahead) - (count_of(held.ahead) if held is not None else 0)
 
 
 def _head(payload: bytes) -> tuple[str | None, int | None, bytes]:

@@ -24,6 +24,7 @@ from worker.observing.status import (
     KafkaStatus,
     LaneStatus,
     Look,
+    Pace,
     PartitionStatus,
     Pause,
     TableStatus,
@@ -103,7 +104,10 @@ PROMISED = {
     "binlane_spans_exported_total": set(),
     "binlane_schemas_rebuilt_total": set(),
     "binlane_spans_dropped_total": {"reason"},
-    "binlane_info": {"version"},
+    "binlane_drain_seconds": set(),
+    "binlane_drain_repeated_records": {"topic", "partition"},
+    "binlane_lanes_empty_seconds": set(),
+    "binlane_info": {"version", "group"},
 }
 """The public promise, written out: dashboards and alerts rest on it."""
 
@@ -138,6 +142,7 @@ def worker_status(
         bytes_fill=0.35,
         offers={"queued": 5, "refused": 2},
         batches={"finished": 4, "given_back": 1},
+        drain_seconds=8.5,
     )
     return WorkerStatus(
         name="shop",
@@ -157,6 +162,7 @@ def worker_status(
         pauses=[Pause(table="shop.*", by="ann@laptop", since=datetime.now(UTC) - timedelta(hours=25))],
         lane_max_records=70,
         max_bytes=2000,
+        pace=Pace(rate=2.0, lag_growth=None),
     )
 
 
@@ -204,7 +210,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 @pytest.fixture
 def metrics() -> Metrics:
     """Every event has happened once."""
-    metrics = Metrics("1.2.3")
+    metrics = Metrics("1.2.3", group="shop")
     tables = [table("shop.orders", 12), table("shop.stock", 3, state="blocked")]
     attach(metrics, lambda: worker_status(tables, handlers=[spark(("shop.orders", 70, 2.5))]))
     metrics.handlers.observe("binlane_spark_merge_seconds", 1.5)
@@ -228,7 +234,7 @@ def metrics() -> Metrics:
 def test_a_pause_counts_its_seconds_and_its_first_record_is_not_stuck(metrics: Metrics) -> None:
     labels = {"pattern": "shop.*", "handler": "", "by": "ann@laptop"}
     assert 25 * 3_600 <= (value(metrics, "binlane_table_paused_seconds", **labels) or 0) < 26 * 3_600
-    other = Metrics("1.2.3")
+    other = Metrics("1.2.3", group="shop")
     attach(other, lambda: worker_status([], [partition(head_paused_seconds=90)]))
     assert value(other, "binlane_head_paused_seconds", topic="cdc", partition="0") == 90
     assert value(other, "binlane_head_stuck_seconds", topic="cdc", partition="0") == 0
@@ -278,7 +284,14 @@ def test_counted_events_show_their_amounts(metrics: Metrics) -> None:
     assert value(metrics, "binlane_commits_total", store="kafka", result="success") == 1
     assert value(metrics, "binlane_commits_total", store="kafka", result="failure") == 1
     assert value(metrics, "binlane_backpressure_seconds_total") == 0.25
-    assert value(metrics, "binlane_info", version="1.2.3") == 1
+    assert value(metrics, "binlane_info", version="1.2.3", group="shop") == 1
+
+
+def test_what_a_drain_would_cost_now_is_told(metrics: Metrics) -> None:
+    attach(metrics, lambda: worker_status([], [partition(repeated=4_000)]))
+    assert value(metrics, "binlane_drain_seconds") == 8.5
+    assert value(metrics, "binlane_drain_repeated_records", topic="cdc", partition="0") == 4_000
+    assert value(metrics, "binlane_lanes_empty_seconds") == 3.5
 
 
 def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(metrics: Metrics) -> None:

@@ -34,9 +34,9 @@ def both(shop: str) -> dict[str, str]:
     """`shop`: what is scraped of its only pod."""
     return {
         f"up{{{CRM}}}": "1x3000",
-        f'binlane_info{{{CRM},version="1"}}': "1x3000",
+        f'binlane_info{{{CRM},version="1",group="shop"}}': "1x3000",
         f"up{{{SHOP}}}": shop,
-        f'binlane_info{{{SHOP},version="1"}}': shop,
+        f'binlane_info{{{SHOP},version="1",group="shop"}}': shop,
         f'binlane_lag_records{{{SHOP},topic="cdc",partition="0"}}': shop,
         f'binlane_committed{{{SHOP},topic="cdc",partition="0"}}': shop,
     }
@@ -66,7 +66,7 @@ def test_a_pod_that_is_moved_within_minutes_is_not_told(tmp_path: Path, promtool
     series = {
         **both("1x20 stale"),
         f"up{{{new}}}": "_x23 1x3000",
-        f'binlane_info{{{new},version="1"}}': "_x23 1x3000",
+        f'binlane_info{{{new},version="1",group="shop"}}': "_x23 1x3000",
     }
     for at in ("24m", "30m", "60m"):
         assert evaluated(promtool, tmp_path, firing(series, at)) == "", at
@@ -92,8 +92,8 @@ def test_a_rollout_that_never_starts_is_told_once(
     wanted, there = figures
     kube = f'namespace="shop",job="kube-state-metrics",{workload}="binlane"'
     series = {
-        f'binlane_info{{{CRM},version="1"}}': "1x120",
-        f'binlane_info{{{SHOP},version="1"}}': before,
+        f'binlane_info{{{CRM},version="1",group="shop"}}': "1x120",
+        f'binlane_info{{{SHOP},version="1",group="shop"}}': before,
         f"{wanted}{{{kube}}}": "_x20 1x100",
         f"{there}{{{kube}}}": "_x20 0x100",
     }
@@ -111,7 +111,7 @@ def test_one_that_is_scaled_to_none_before_it_ever_ran_is_not_told(
 ) -> None:
     kube = 'namespace="shop",job="kube-state-metrics",deployment="binlane"'
     series = {
-        f'binlane_info{{{CRM},version="1"}}': "1x120",
+        f'binlane_info{{{CRM},version="1",group="shop"}}': "1x120",
         f"kube_deployment_spec_replicas{{{kube}}}": replicas,
         f"kube_deployment_status_replicas_available{{{kube}}}": "0x120",
     }
@@ -125,7 +125,7 @@ def test_pods_that_are_missing_are_told(tmp_path: Path, promtool: str) -> None:
         f"kube_deployment_spec_replicas{{{kube}}}": "2x120",
         f"kube_deployment_status_replicas_available{{{kube}}}": "2x20 1x100",
         f"up{{{SHOP}}}": "1x120",
-        f'binlane_info{{{SHOP},version="1"}}': "1x120",
+        f'binlane_info{{{SHOP},version="1",group="shop"}}': "1x120",
     }
     missing = 'alertname="BinlanePodsMissing",namespace="shop",job="shop/binlane",workload="binlane"'
     assert evaluated(promtool, tmp_path, firing(series, "60m", missing, severity="warning")) == ""

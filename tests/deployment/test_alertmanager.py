@@ -138,7 +138,8 @@ def test_a_pod_that_vanishes_pages_once_and_the_other_deployment_goes_on(
         if request.method != "GET":
             return Answer()
         path = request.path.removesuffix("/metrics")
-        text = f'binlane_info{{version="1"}} 1\nbinlane_kafka_up 1\nbinlane_tables_halted {halted[path]}\n'
+        info = 'binlane_info{version="1",group="shop"} 1'
+        text = f"{info}\nbinlane_kafka_up 1\nbinlane_tables_halted {halted[path]}\n"
         return Answer(headers={"Content-Type": "text/plain; version=0.0.4"}, body=text.encode())
 
     hook.answer = metrics

@@ -46,7 +46,7 @@ PLACE = f'{POD},topic="cdc",partition="0"'
 WELL = {
     f"up{{{POD}}}": "1x120",
     'up{job="node",instance="10.0.0.9:9100"}': "0x120",  # another's, which is down
-    f'binlane_info{{{POD},version="1"}}': "1x120",
+    f'binlane_info{{{POD},version="1",group="shop"}}': "1x120",
     f"process_start_time_seconds{{{POD}}}": "1000x120",
     f"binlane_kafka_up{{{POD}}}": "1x120",
     f"binlane_membership_unconfirmed_seconds{{{POD}}}": "0x98 20x22",
@@ -88,10 +88,13 @@ WELL = {
 
 WRONG: dict[str, dict[str, str]] = {
     "BinlaneNoWorker": {
-        f'binlane_info{{{POD},version="1"}}': "1x85 _x30",
+        f'binlane_info{{{POD},version="1",group="shop"}}': "1x85 _x30",
         f"up{{{POD}}}": "1x85 _x30",
     },
-    "BinlaneWorkerDown": {f'binlane_info{{{POD},version="1"}}': "1x97 _x30", f"up{{{POD}}}": "1x97 0x30"},
+    "BinlaneWorkerDown": {
+        f'binlane_info{{{POD},version="1",group="shop"}}': "1x97 _x30",
+        f"up{{{POD}}}": "1x97 0x30",
+    },
     "BinlanePodsMissing": {
         f'kube_statefulset_status_replicas_ready{{{KUBE},statefulset="shop-binlane"}}': "2x80 1x40",
     },
@@ -183,7 +186,7 @@ STILL_WELL: list[dict[str, str]] = [
     {
         f"up{{{POD}}}": "1x60 0x30 1x30",
         f"process_start_time_seconds{{{POD}}}": "1000x60 _x30 7000x30",
-        f'binlane_info{{{POD},version="1"}}': "1x60 _x30 1x30",
+        f'binlane_info{{{POD},version="1",group="shop"}}': "1x60 _x30 1x30",
     },
     # Counted long ago, and the worker did not answer one scrape.
     {f'binlane_dead_letters_total{{{POD},table="shop.new"}}': "3x89 stale 3x30"},
@@ -268,7 +271,7 @@ def scraped(runs: list[tuple[float, float]], *, every: int, first: int, ends: in
     return {
         f"up{{{POD}}}": " ".join(up),
         f"process_start_time_seconds{{{POD}}}": " ".join(began),
-        f'binlane_info{{{POD},version="1"}}': " ".join(info),
+        f'binlane_info{{{POD},version="1",group="shop"}}': " ".join(info),
     }
 
 

@@ -56,7 +56,7 @@ def test_half_an_hour_of_delay_pages(tmp_path: Path, promtool: str, changed: dic
         {f"binlane_delay_seconds{{{PLACE}}}": "3x75 310+60x45"},
         # A backlog that is gone within the hour.
         {f"binlane_delay_seconds{{{PLACE}}}": "3x45 18000-300x58"},
-        {f"up{{{POD}}}": "1x95 0x3 1x30", f'binlane_info{{{POD},version="1"}}': "1x95 _x3 1x30"},
+        {f"up{{{POD}}}": "1x95 0x3 1x30", f'binlane_info{{{POD},version="1",group="shop"}}': "1x95 _x3 1x30"},
     ],
     ids=["no broker", "one without a broker", "no target", "no commit", "behind", "catching up", "a restart"],
 )

@@ -11,10 +11,12 @@ import msgspec
 from worker.configuration.shown import Setting
 from worker.http.watch import Sources
 from worker.observing.overview.history import History, Pulse
+from worker.observing.overview.table_hours import TableHours
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import (
     CheckpointStatus,
     LaneStatus,
+    Pace,
     PartitionStatus,
     TableState,
     TableStatus,
@@ -28,6 +30,7 @@ ERROR = (
     "handler spark: [DELTA_CONCURRENT_APPEND] Files were added to the root of the table by a concurrent "
     "update; 10 attempts used up, on_failure: halt <b>not bold</b>"
 )
+_FULL_LANE = 3
 _SHOP = (
     ("orders", 900),
     ("order_items", 2_600),
@@ -158,10 +161,14 @@ class PagedWorker:
             clock=lambda: self.seconds,
             wall_clock=lambda: time.time() - 3_700 + self.seconds,
         )
+        self.table_hours = TableHours(lambda: self.seconds, lambda: time.time() - 3_700 + self.seconds)
+        self.cause = False
+        """Whether lane 3 has no room, because of `shop_01.stock`, which is retried."""
         self.seconds = 0.0
-        self.history._due = 0.0
+        self.history._due = self.table_hours._due = 0.0
         while self.seconds < 3_700:
             self.history.look()
+            self.table_hours.look(lambda: self.status().tables)
             self.seconds += 5
         self.timeline.note("info", {"event": "partition_assigned", "partition": "cdc.shop[0]"})
         self.sources = Sources(
@@ -174,6 +181,7 @@ class PagedWorker:
                 Setting("lanes.count", "16", given=False),
             ],
             config=lambda: "/etc/binlane/shop.yaml",
+            table_points=self.table_hours.points,
         )
 
     def status(self) -> WorkerStatus:
@@ -205,6 +213,14 @@ class PagedWorker:
             )
             for each in status.lanes
         ]
+        if self.cause:
+            pace = Pace(rate=24.0, lag_growth=310.0, waiting=1.0)
+            status = msgspec.structs.replace(status, waiting_seconds=290.0, pace=pace)
+            partitions = [
+                msgspec.structs.replace(each, paused=True, paused_by="lanes", repeated=4_000)
+                for each in partitions
+            ]
+            lanes = [msgspec.structs.replace(each, waited_for=each.lane == _FULL_LANE) for each in lanes]
         targets = [TargetStatus(handler="__dead_letter__", up=True)]
         return msgspec.structs.replace(
             status, tables=tables, partitions=partitions, lanes=lanes, targets=targets
@@ -214,6 +230,9 @@ class PagedWorker:
         name = self.names.get(table.table, table.table)
         if self.healed:
             return {"state": "idle", "error": None, "table": name, "delay_seconds": None}
+        if self.cause and table.state == "retrying":
+            filled = {"lane_records": 9_964, "standing_seconds": 300.0, "held_seconds": 305.0}
+            return {"table": name, "lane": _FULL_LANE, "calls": {"mirror": (57, 0.031, 2.5)}, **filled}
         if table.state != "blocked":
             return {"table": name}
         stands = {"halted": True, "topic": "cdc.shop", "partition": 3, "offset": 4711}

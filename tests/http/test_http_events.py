@@ -419,3 +419,16 @@ def test_threads_do_not_grow_with_those_who_watch(client: httpx.Client) -> None:
         for _ in range(15):
             next(messages(stack.enter_context(client.stream("GET", "/api/events"))))
         assert threading.active_count() <= before + 1
+
+
+def test_one_table_is_told_with_why_it_is_late_and_its_last_hour(client: httpx.Client) -> None:
+    name = "shop_00.payments"
+    told = client.get("/api/table", params={"table": name}).json()
+    assert told["found"]["error"] == ERROR
+    assert told["why"][0].startswith(
+        "it waits for its target, because handler spark: [DELTA_CONCURRENT_APPEND]"
+    )
+    assert told["fields"][0] == "time"
+    assert told["points"] == []
+    assert client.get("/api/table", params={"table": "shop.none"}).json()["found"] is None
+    assert client.get("/api/table").json()["why"] == []

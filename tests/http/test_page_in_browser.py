@@ -254,6 +254,89 @@ def test_no_name_turns_the_writing_around(open_page: Open, worker: PagedWorker) 
     assert not set("\u202e\u200b\x1b") & set(page.locator("body").inner_text())
 
 
+def test_the_cause_is_the_first_line_and_its_victims_are_below_it(
+    open_page: Open, worker: PagedWorker
+) -> None:
+    worker.cause = True
+    page = open_page()
+    verdict = page.locator("#verdict")
+    expect(verdict).to_have_class("verdict bad")
+    expect(verdict).to_contain_text(
+        "Nothing is read because lane 3 is full of shop_01.stock (9,964 of 10,000 records)"
+    )
+    expect(verdict).to_contain_text("because handler mirror: connection to db.internal:5432 refused")
+    first = page.locator("#troubles > li").first
+    expect(first.locator(".below li").last).to_contain_text("never caught up at this rate")
+    expect(page.locator(".chart figcaption .quiet").nth(1)).to_have_text("never caught up")
+    expect(page.locator("#facts")).to_contain_text("repeats 48 k with an empty folder")
+    expect(page.locator("#lane-3")).to_have_class("full")
+
+
+def test_a_problem_leads_to_its_row_lane_partition_and_runbook(open_page: Open, worker: PagedWorker) -> None:
+    worker.shards = 100  # the row is on another page of tables
+    page = open_page(viewport={"width": 1200, "height": 500})
+    links = page.locator("#troubles > li").first.locator(".links")
+    expect(links).to_contain_text("Runbook BinlaneTableBlocked")
+    inside = "e => { const b = e.getBoundingClientRect(); return b.top >= 0 && b.bottom <= innerHeight; }"
+    for name, where in (
+        ("Lane 6", "#lane-6"),
+        ("Partition cdc.shop[3]", "#partitions tr[data-place='cdc.shop[3]']"),
+    ):
+        page.evaluate("scrollTo(0, 0)")
+        links.get_by_role("button", name=name).click()
+        assert page.locator(where).evaluate(inside)
+    links.get_by_role("button", name="Table shop_00.payments").click()
+    expect(page.locator(f"{ROWS} th span")).to_have_text(["shop_00.payments"])
+    expect(page.locator("#tables .detail .why")).to_contain_text("it is blocked, because handler spark")
+
+
+def test_a_table_opens_to_its_last_hour_its_handlers_and_what_it_waits_for(
+    open_page: Open, worker: PagedWorker
+) -> None:
+    worker.cause = True
+    page = open_page()
+    name = page.get_by_role("button", name="shop_01.stock", exact=True)
+    name.click()
+    expect(name).to_have_attribute("aria-expanded", "true")
+    detail = page.locator("#tables .detail")
+    expect(detail.locator(".why li").first).to_contain_text("it is retried since ")
+    expect(detail.locator(".why")).to_contain_text("was 8.4 s old when it was fetched, 5 min ago")
+    expect(detail.locator(".calls")).to_have_text("handler mirror: 57 calls, 31 ms on average, at most 2.5 s")
+    drawn = detail.locator("svg path.line").evaluate_all(
+        "e => e.map(each => each.getAttribute('d').split('L').length)"
+    )
+    assert len(drawn) == 4
+    assert min(drawn) > 50, "an hour, one point a minute"
+    name.click()
+    expect(detail).to_have_count(0)
+
+
+def test_on_a_phone_the_verdict_is_on_the_first_screen(open_page: Open, worker: PagedWorker) -> None:
+    worker.cause = True
+    page = open_page(viewport={"width": 360, "height": 640}, is_mobile=True, has_touch=True)
+    box = page.locator("#verdict").bounding_box()
+    assert box is not None
+    assert box["y"] < 110
+    assert box["y"] + box["height"] < 480
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.get_by_role("button", name="shop_01.stock", exact=True).click()
+    expect(page.locator("#tables .detail .why li").first).to_contain_text("it is retried since ")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_long_name_takes_two_lines_and_one_with_a_tab_is_not_its_neighbour(
+    open_page: Open, worker: PagedWorker
+) -> None:
+    worker.names = {"shop_00.payments": "shop." + "x" * 500, "shop_01.stock": "shop.a\tb\u00a0c"}
+    page = open_page()
+    name = page.locator(f"{ROWS} th .name span").first
+    expect(name).to_have_attribute("title", "shop." + "x" * 500)
+    assert name.evaluate("e => e.getBoundingClientRect().height") < 50
+    expect(page.locator("#tables")).to_contain_text("shop.a\\u0009b\\u00a0c")
+    height = page.locator("#verdict").evaluate("e => e.getBoundingClientRect().height")
+    assert height < 100
+
+
 def test_the_page_works_behind_a_prefix_of_a_proxy(url: str, open_page: Open) -> None:
     strays: list[str] = []
 

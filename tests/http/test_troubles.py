@@ -167,7 +167,7 @@ def test_a_stuck_record_is_told_once_with_its_table_if_that_is_blocked() -> None
     stuck = [msgspec.structs.replace(status.partitions[0], stuck=hangs), *status.partitions[1:]]
     found = troubles(msgspec.structs.replace(calm(), partitions=stuck), "my shop.yaml")
     assert found[0].what == (
-        "cdc.shop[0] stuck at offset 4711 of shop_00.stock for 15 min: running, "
+        "cdc.shop[0] stuck at offset 4711 of shop_00.stock (lane 3) for 15 min, running, "
         "handler mirror for 14 min, 12,000 records since"
     )
     assert found[0].commands == ["binlane checkpoint show 'my shop.yaml'"]

@@ -54,6 +54,8 @@ class Backpressure:
         self.poll_pause = PollPause(lanes, store, clock)
         self._metrics = metrics
         self._clock = clock
+        self.waited = 0.0
+        """Seconds so far in which records waited for room."""
         self._held_since = 0.0  # time when the lanes last had no room for a delivery
 
     @property
@@ -85,7 +87,13 @@ class Backpressure:
             self.polls.stay(0.0)
         elif begin - self._held_since > _PATIENCE:
             self.pauses.pause()
-        self._metrics.count("binlane_backpressure_seconds_total", amount=self._clock() - begin)
+        seconds = self._clock() - begin
+        self.waited += seconds
+        self._metrics.count("binlane_backpressure_seconds_total", amount=seconds)
+
+    def waiting_seconds(self) -> float:
+        """Return how long fetched records have waited for room. Any thread."""
+        return self._clock() - self._held_since if self.backlog else 0.0
 
     def stay(self) -> None:
         """Stay in the group without reading."""

@@ -41,6 +41,7 @@ _READERS = {kind: msgspec.json.Decoder(kind).decode for kind in (TablesQuery, Un
 _OPEN = "application/openmetrics-text"
 _PLAIN, _OPEN_METRICS = choose_encoder(""), choose_encoder(f"{_OPEN}; version=1.0.0")
 """All forms of `/metrics`. No client makes others wait for a form of its own. No name needs escaping."""
+_BUSY = "others ask for tables: try again\n"
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -58,7 +59,7 @@ def build_app(
 ) -> Starlette:
     """Build the application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`, and
     `/api/unblock` and `/api/pause` (POST). The page's own requests are answered from `sources`:
-    `/api/events`, `/api/live`, `/api/tables`, `/api/history`, `/api/configuration`.
+    `/api/events`, `/api/live`, `/api/tables`, `/api/table`, `/api/history`, `/api/configuration`.
 
     `status` and the scrape may wait for locks of busy threads, so they run on their own threads. `health`,
     `ready` and `started` run on the server's thread and must return at once, so a probe never waits for a
@@ -82,8 +83,13 @@ def build_app(
             return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
         listed = tables.variant(lambda: watch.tables(query), query)
         if listed is None:
-            return PlainTextResponse("others ask for tables: try again\n", status_code=503, headers=_NO_STORE)
+            return PlainTextResponse(_BUSY, status_code=503, headers=_NO_STORE)
         return _data(listed)
+
+    def api_table(request: Request) -> Response:
+        name = request.query_params.get("table", "")
+        found = tables.variant(lambda: watch.table(name), name)
+        return PlainTextResponse(_BUSY, status_code=503, headers=_NO_STORE) if found is None else _data(found)
 
     async def api_events(request: Request) -> Response:
         return Response() if request.method == "HEAD" else feed.answer(request)
@@ -120,6 +126,7 @@ def build_app(
             Route("/api/events", api_events, methods=["GET"]),
             Route("/api/live", lambda _: _data(live.answer(watch.live))),
             Route("/api/tables", api_tables),
+            Route("/api/table", api_table),
             Route("/api/history", lambda _: _data(history.answer(watch.history))),
             Route("/api/configuration", lambda _: _data(settings.answer(watch.settings))),
             Route("/healthz", _probe_of(health)),

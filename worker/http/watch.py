@@ -15,6 +15,8 @@ from worker.configuration.shown import Setting
 from worker.observing.overview.figures import Rates, is_late, ranked
 from worker.observing.overview.history import History, Point
 from worker.observing.overview.live import Live
+from worker.observing.overview.of_reading import why
+from worker.observing.overview.table_hours import FIELDS
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import TableStatus, WorkerStatus
 
@@ -49,6 +51,8 @@ class Sources:
     settings: Callable[[], Sequence[Setting]] = tuple
     config: Callable[[], str] = field(default=lambda: "CONFIG")
     """The configuration file."""
+    table_points: Callable[[str], Sequence[Sequence[float]]] = field(default=lambda _: ())
+    """Returns the last hour of a table."""
 
 
 class TablesQuery(msgspec.Struct, frozen=True):
@@ -128,6 +132,19 @@ class Watch:
                     {**msgspec.structs.asdict(table), "rate": rates.get((table.table, table.lane))}
                     for table in rows
                 ],
+            }
+        )
+
+    def table(self, name: str) -> bytes:
+        """Return one table, in JSON: what was `found`, or null; `why` it is late; its last hour."""
+        status, _ = self._look()
+        found = next((table for table in status.tables if table.table == name), None)
+        return encoded(
+            {
+                "found": found,
+                "why": [] if found is None else why(found, status),
+                "fields": FIELDS,
+                "points": self.sources.table_points(name),
             }
         )
 

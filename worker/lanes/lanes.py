@@ -272,6 +272,7 @@ class Lanes:
         """`delay`: seconds until the batch is offered again. None: never."""
         unit, schedule, now = work.unit, self.schedule, self._clock()
         self.lanes[number].end(work, how, now)
+        unit.stands_since = now if unit.error is None else unit.stands_since
         unit.error = error
         schedule.kept[unit] = work
         unit.state = UnitState.HALTED if delay is None else UnitState.BACKOFF

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -122,9 +123,9 @@ def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int) -> LanesView:
         with seen.lock:
             works = _works(lanes, kept)
             if not seen_lanes:
-                seen_lanes = [
-                    _lane(lane, now, seen.room) for lane in lanes if lane.number < count or lane.running
-                ]
+                shown_lanes = [lane for lane in lanes if lane.number < count or lane.running]
+                full = () if seen.room.refused is None else seen.room.lacking(seen.room.refused)
+                seen_lanes = [_lane(lane, now, seen.room, lane.number in full) for lane in shown_lanes]
             room = _AT_ONCE
             while waiting and room > 0:
                 unit = waiting.popleft()
@@ -178,10 +179,12 @@ def glance(seen: SeenLanes, units: Iterable[Unit]) -> tuple[frozenset[str], list
     return frozenset(unit.table.label for unit in busy if _state_of(unit) == "blocked"), held
 
 
-def _lane(lane: Lane, now: float, bounds: Room) -> LaneStatus:
-    label, seconds = None, None
+def _lane(lane: Lane, now: float, bounds: Room, waited_for: bool) -> LaneStatus:
+    label, seconds, left = None, None, 0.0
     if lane.running is not None:  # it may have started after `now`
         label, seconds = lane.running.unit.table.label, max(0.0, now - lane.since)
+        whole = lane.running.unit.turns.seconds(lane.running.records)
+        left = whole - seconds if seconds <= whole < math.inf else seconds
     return LaneStatus(
         lane=lane.number,
         queued_records=lane.records,
@@ -193,6 +196,8 @@ def _lane(lane: Lane, now: float, bounds: Room) -> LaneStatus:
         bytes_fill=round(lane.bytes / bounds.max_bytes, 4),
         offers=dict(lane.offers),
         batches=dict(lane.batches),
+        waited_for=waited_for,
+        drain_seconds=round(left, 3),
     )
 
 

@@ -118,7 +118,13 @@ _HELP = {
     "binlane_spans_exported_total": "Spans that the collector of `tracing` has accepted.",
     "binlane_spans_dropped_total{reason}": "Spans that reach no collector: `export_failed`, or `queue_full` "
     "before. `too_many` counts records whose traces were not continued.",
-    "binlane_info{version}": "Always 1. The label contains the version.",
+    "binlane_drain_seconds": "Estimated duration of a drain that begins now: until the longest running batch "
+    "ends, by the table's earlier batches.",
+    "binlane_drain_repeated_records{topic,partition}": "Finished records for which the last commit has no "
+    "room. A worker that starts without this one's checkpoint folder repeats them.",
+    "binlane_lanes_empty_seconds": "Seconds until the queued records are finished at the rate of the last "
+    "minute; `+Inf` at a rate of 0.",
+    "binlane_info{version,group}": "Always 1. The labels contain the version and `kafka.group_id`.",
 }
 """`name{labels}` -> help, in the order of the documentation."""
 

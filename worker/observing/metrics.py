@@ -68,9 +68,11 @@ class Metrics(Collector):
 
     Any thread may call any method."""
 
-    def __init__(self, version: str = __version__, log_limits: LogLimits = LIMITS) -> None:
+    def __init__(
+        self, version: str = __version__, log_limits: LogLimits = LIMITS, *, group: str = ""
+    ) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self._version = version
+        self._info = {"version": version, "group": group}
         self._log_limits = log_limits
         self._look: Callable[[], Look] | None = None
         self.tables = meters.TableLabels(meters.MAX_TABLE_LABELS)
@@ -120,7 +122,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. The registry calls this at each scrape."""
         info = definition("binlane_info")
-        yield InfoMetricFamily(info.family, info.help, {"version": self._version})
+        yield InfoMetricFamily(info.family, info.help, self._info)
 
         with self._times_lock:
             parts = list(self._times.values())

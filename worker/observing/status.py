@@ -92,6 +92,9 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     window: list[float] = []
     """The finished share of each part between `first_unfinished` and `position`, cut into at most 40 equal
     parts; empty: there is nothing between them."""
+    repeated: int = 0
+    """Finished records that did not fit into the last commit's metadata. A worker that starts with an empty
+    checkpoint folder repeats them."""
 
 
 class KafkaFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +139,11 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     batches: dict[str, int] = {}
     """Batches that the lane's processor took, by result: `finished`, `given_back` (to be retried), `halted`,
     or `spread` over shards."""
+    waited_for: bool = False
+    """Whether fetched records wait until others leave the lane. All lanes: their bytes are at the limit."""
+    drain_seconds: float = 0.0
+    """Estimated seconds until its running batch ends, from the table's earlier batches. If it has already run
+    longer, as long again."""
 
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +163,18 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The record at which the table is blocked or retrying; None: it is neither."""
     partition: int | None = None
     offset: int | None = None
+    standing_seconds: float | None = None
+    """How long its batch has failed or waited for its target or a person; None: it does neither."""
+    held_seconds: float | None = None
+    """How long ago its oldest unfinished record was queued; None: it has none."""
+    waits_for: str | None = None
+    """What a queued table waits for: `ready` (its lane's turn), `gathering` (a fuller batch), `limited` (its
+    handler's limit), or `waiting for others`. Others are tables of its next statement, or its shards."""
+    lane_records: int = 0
+    """Its records that count against its lane's limit. Parked ones do not."""
+    lane_bytes: int = 0
+    calls: dict[str, tuple[int, float, float]] = {}
+    """Handler -> its calls since the start, their mean seconds, and the longest."""
 
 
 class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,6 +244,17 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
         return f"paused by {self.by} since {self.since:%Y-%m-%d %H:%M:%S} UTC{until}{reason}"
 
 
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """Means of the last minute, or of the seconds since the start."""
+
+    rate: float
+    """Records finished per second."""
+    lag_growth: float | None
+    """Records per second by which the lag grows (negative: shrinks); None: not known."""
+    waiting: float = 0.0
+    """The share of the time in which fetched records waited for room in the lanes."""
+
+
 class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_success: str | None
     """ISO 8601, UTC."""
@@ -260,6 +291,10 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     pauses: list[Pause] = []
     config: str | None = None
     """The configuration file, as given on the worker's command line."""
+    waiting_seconds: float = 0.0
+    """How long fetched records have waited for room in the lanes."""
+    pace: Pace | None = None
+    """None: not known yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from prometheus_client.samples import Sample
 from worker.observing.meters import Combine, Meter, TableLabels, families, family, meter
 from worker.observing.metric_definitions import definition
 from worker.observing.overview.figures import handled_tables
+from worker.observing.overview.pace import drain_seconds, empty_seconds
 from worker.observing.status import LaneStatus, Look, PartitionStatus, TableStatus, WorkerStatus
 
 _SPARK_RESULTS = ("success", "failure")
@@ -33,6 +34,8 @@ def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
     yield from _of_lanes(status.lanes)
     yield from _of_bounds(status)
     yield from _of_partitions(status.partitions, held_up=look.held_up)
+    yield family("binlane_drain_seconds", ([], drain_seconds(status)))
+    yield family("binlane_lanes_empty_seconds", ([], empty_seconds(status)))
     targets = [([each.handler], each) for each in status.targets]
     yield family("binlane_target_up", *((label, each.up) for label, each in targets))
     yield family("binlane_limit_waiting", *((label, each.waiting) for label, each in targets))
@@ -137,6 +140,7 @@ _OF_PARTITION: Mapping[str, Callable[[PartitionStatus], float | None]] = {
     "binlane_position": lambda each: each.position,
     "binlane_committed": lambda each: each.committed,
     "binlane_unfinished_records": lambda each: each.unfinished,
+    "binlane_drain_repeated_records": lambda each: each.repeated,
     "binlane_unread_records": lambda each: each.unread,
     "binlane_lag_records": lambda each: each.lag,
     "binlane_delay_seconds": _oldest,

@@ -19,7 +19,7 @@ from worker.observing.metrics import Metrics
 from worker.processing.failures import FailureRules, Failures, words_of
 from worker.processing.slow_calls import origin_of, record_origin
 from worker.units.sharding import spread
-from worker.units.unit import Unit
+from worker.units.unit import Turns, Unit
 from worker.units.work import Work
 
 _MOST_HANDLERS = 64  # of one table at once; threads are only made when needed
@@ -234,7 +234,9 @@ class Processor(threading.Thread):
                 raised = error
             finally:
                 self._end_call()
-                self._times.observe(bound.name, self._clock() - begin)
+                seconds = self._clock() - begin
+                self._times.observe(bound.name, seconds)
+                work.unit.turns.called(bound.name, seconds)
         if promised and not work.keep_promise(self._failures.passes_over, raised):
             raised = None  # as below
             bound.circuit.not_called(turn)
@@ -249,7 +251,7 @@ class Processor(threading.Thread):
             step = run.step(work, self._failures, self._random, raised)
         finally:
             raised = None  # otherwise, it and this frame would keep each other alive
-            self._count(run)
+            self._count(run, work.unit.turns)
         return [(run, step)]
 
     def _step_decoded(self, work: Work) -> list[Outcome]:
@@ -274,7 +276,7 @@ class Processor(threading.Thread):
                 steps = [runs[0].step(work, self._failures, self._random)]
         finally:
             for run in runs:
-                self._count(run)
+                self._count(run, work.unit.turns)
         return list(zip(runs, steps, strict=True))
 
     def _side_by_side(self, runs: list[HandlerRun], work: Work) -> list[Step]:
@@ -289,10 +291,11 @@ class Processor(threading.Thread):
             raise error
         return [first, *(future.result() for future in futures)]
 
-    def _count(self, run: HandlerRun) -> None:
+    def _count(self, run: HandlerRun, turns: Turns) -> None:
         """Handler times belong to this thread, so calls in other threads are counted afterwards."""
         for seconds in run.seconds:
             self._times.observe(run.name, seconds)
+            turns.called(run.name, seconds)
         run.seconds.clear()
 
     def _not_done(self, work: Work, outcomes: list[Outcome]) -> None:

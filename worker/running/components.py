@@ -78,7 +78,7 @@ class Components:
 
         Raises SettingsError, KafkaException, HandlerTypeError, OptionsError."""
         lanes, checkpoint = configuration.lanes, configuration.checkpoint
-        self.metrics = Metrics()
+        self.metrics = Metrics(group=configuration.kafka.group_id)
         self.tracing = tracing_of(configuration, self.metrics)
         self.assignments = Assignments()
         self.processes = None

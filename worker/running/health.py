@@ -11,6 +11,7 @@ from worker.formats.registry import NO_FORMAT
 from worker.http.watch import Sources
 from worker.observing import logs
 from worker.observing.overview.history import History
+from worker.observing.overview.table_hours import TableHours
 from worker.observing.overview.timeline import Timeline
 from worker.partitions.committer import Committer
 from worker.running.components import Components
@@ -27,6 +28,7 @@ class Overview:
         self._history = History(
             status.pulse, lambda: committer.counted, timeline, clock=clock, wall_clock=time.time
         )
+        self._status, self._tables = status, TableHours(clock, time.time)
         self._ends = [logs.listen(each) for each in (timeline.note, status.passing_over.note)]
         self.sources = Sources(
             status.whole,
@@ -34,6 +36,7 @@ class Overview:
             timeline,
             settings=lambda: shown_settings(status.configuration),
             config=lambda: str(status.configuration.path),
+            table_points=self._tables.points,
         )
 
     def end(self) -> None:
@@ -45,6 +48,7 @@ class Overview:
         """Measure if it is time. Call this regularly. Raises nothing."""
         try:
             self._history.look()
+            self._tables.look(lambda: self._status().tables)
         except Exception:
             log.exception("history_failed")
 

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
+from offsets.metadata import left_out
 from offsets.types import Checkpoint, TopicPartition, count_of
 from worker import __version__
 from worker.configuration import Configuration
@@ -18,6 +19,7 @@ from worker.formats.interface import Format, Record
 from worker.lanes.snapshot import TableView, glance, snapshot
 from worker.observing.overview.history import Pulse
 from worker.observing.overview.of_rules import PassingOver
+from worker.observing.overview.pace import PaceMeter
 from worker.observing.status import (
     KafkaStatus,
     Look,
@@ -54,6 +56,8 @@ class StatusReport:
     wall_clock: Callable[[], float]
 
     def __post_init__(self) -> None:
+        self._pace = PaceMeter()
+        self._repeated: dict[TopicPartition, tuple[Checkpoint, int]] = {}
         self._redact = self.configuration.secrets.redact
         self._begun = self.clock()
         unmatched = self.parts.book.unmatched
@@ -71,14 +75,19 @@ class StatusReport:
         return self.look(sys.maxsize).status
 
     def pulse(self) -> Pulse:
-        """Return the few figures that are needed often, without composing each table."""
+        """Return the few figures that are needed often, without composing each table. The pace is measured
+        by them. One thread."""
         units, _ = self.parts.book.counted()
         assigned = self.parts.assignments.current()
         blocked, chunks = glance(self.parts.lanes.seen, units)
         delays = self._delays(chunks)
         lags = [_lag(each, each.tracker.checkpoint) for each in assigned]
         delay = max((delays.get(each.partition, 0.0) for each in assigned), default=None)
-        return Pulse(self.parts.lanes.seen.finished_records, lags, delay, blocked)
+        finished = self.parts.lanes.seen.finished_records
+        known = [lag for lag in lags if lag is not None]
+        lag = sum(known) if known and len(known) == len(lags) else None
+        self._pace.add(self.clock(), finished, lag, self.parts.backpressure.waited)
+        return Pulse(finished, lags, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """Return the status with at most `most` tables, and figures about all."""
@@ -124,6 +133,8 @@ class StatusReport:
             passed_over=self.passing_over.now(),
             pauses=list(self.parts.table_pauses.given),
             config=str(self.configuration.path),
+            waiting_seconds=round(self.parts.backpressure.waiting_seconds(), 3),
+            pace=self._pace.now(),
         )
         finished = [*gone.items(), *seen.finished]
         stands = seen.standing.records
@@ -186,6 +197,9 @@ class StatusReport:
 
     def _table(self, table: TableView, delay: float | None) -> TableStatus:
         works = [part.work for part in table.parts]
+        now, unit, calls = self.clock(), table.unit, table.unit.turns.calls.copy().items()
+        stands_since = min((each.stands_since for each in unit.members() if each.error), default=None)
+        queued = [chunk.enqueued for part in table.parts for chunk in part.held()[:1] if chunk.enqueued]
         stands = table.stands_at() if table.state in ("blocked", "retrying", "paused") else None
         return TableStatus(
             table=table.unit.table.label,
@@ -201,6 +215,12 @@ class StatusReport:
             topic=None if stands is None else stands[0].topic,
             partition=None if stands is None else stands[0].partition,
             offset=None if stands is None else stands[1],
+            standing_seconds=None if stands_since is None else round(max(0.0, now - stands_since), 3),
+            held_seconds=round(max(0.0, now - min(queued)), 3) if queued else None,
+            waits_for=unit.state.value if table.state == "queued" else None,
+            lane_records=unit.account.records,
+            lane_bytes=unit.account.bytes,
+            calls={name: (n, round(sum_ / n, 6), round(most, 6)) for name, (n, sum_, most) in calls},
         )
 
     def _redacted(self, text: str | None) -> str | None:
@@ -233,7 +253,18 @@ class StatusReport:
             source_time_ms=assignment.last_source_ms(),
             first_unfinished=finished,
             window=_window(checkpoint, position),
+            repeated=self._repeated_of(assignment),
         )
+
+    def _repeated_of(self, assignment: Assignment) -> int:
+        """Computed once for each commit, because that takes milliseconds if there are thousands of ranges."""
+        sent, (known, records) = assignment.in_kafka, self._repeated.get(assignment.partition, (None, 0))
+        if sent is None:
+            return 0
+        if sent is not known:
+            records = left_out(sent)
+            self._repeated[assignment.partition] = sent, records
+        return records
 
     def _error_of(self, assignment: Assignment) -> PartitionError | None:
         told = self.parts.standstill.error(assignment)

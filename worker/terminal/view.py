@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,14 +11,16 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.figures import Rates, lag_of, ranked
+from worker.observing.overview.figures import Rates, lag_of, ranked, waiting_tables
 from worker.observing.overview.of_rules import notes
 from worker.observing.overview.of_systems import not_begun, of_kafka
+from worker.observing.overview.pace import drain_cost, empty_seconds, outlook
+from worker.observing.overview.trouble import Trouble
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
 from worker.terminal import grids
-from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
+from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid
 
 _LANE_CELL = 38
 """Columns that a lane needs in the live view."""
@@ -42,9 +45,10 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
     level, line = headline(status, found)
     parts: list[RenderableType] = [_title(status), Text(printable(line), style=_LEVEL_STYLE[level])]
     parts += [Text(printable(note), style="dim") for note in (notes(status) if found else ())]
+    parts += [Text(f"  {printable(each)}", style="dim") for each in (found[0].below if found else ())]
     parts.append(_summary(snapshot, None))
     parts += handler_lines(status)
-    parts += [Text(printable(line), style="red") for line in _alarms(status)]
+    parts += [Text(printable(line), style="red") for line in _alarms(status, found)]
     parts += [Text(printable(f"{each.name} is {each.told}"), style="cyan") for each in status.pauses]
     parts += [Text(command, style="bold") for each in found for command in each.commands]
     parts.append(grids.tables_grid(status, None, None, None))
@@ -85,7 +89,7 @@ class LiveView:
         lane_rows = -(-len(status.lanes) // columns)
         for_lanes = min(lane_rows, max(2, rows // 3))
         for_partitions = min(len(status.partitions), max(2, rows // 4))
-        waiting = [table for table in waiting_tables(status) if table.rows or table.error]
+        waiting = [table for table in waiting_tables(status) if table["waiting_rows"] or table["error"]]
         for_waiting = min(len(waiting), rows // 5)
         if for_waiting:
             rows -= for_waiting + 1  # one more for the heading
@@ -115,14 +119,16 @@ class LiveView:
     def _head(self, width: int, height: int) -> list[RenderableType]:
         """Format the problem, figures, last hour, handlers and alarms, one line each."""
         status = self.snapshot.status
-        alarms = ([f"No newer answer: {self.lost}"] if self.lost else []) + _alarms(status)
+        found = troubles(status)
+        alarms = [f"No newer answer: {self.lost}"] if self.lost else []
+        alarms += [*(found[0].below if found else ()), *_alarms(status, found)]
         shown_alarms = _fit(len(alarms), max(2, height // 8))
         title = Table.grid(expand=True)
         title.add_column(no_wrap=True, overflow="ellipsis")
         title.add_column(justify="right", style="dim", no_wrap=True)
         title.add_row(_title(status), self.address)
         handlers = handler_lines(status)[: max(1, height // 8)]
-        level, line = headline(status, troubles(status))
+        level, line = headline(status, found)
         parts: list[RenderableType] = [title, _one_line(line, _LEVEL_STYLE[level])]
         parts.append(_summary(self.snapshot, self.rates))
         drawn = grids.trend_line(self.trend, status, self.rates, width)
@@ -175,11 +181,15 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
             parts.append((f"{tables:,} {state}", grids.STATE_STYLE[state]))
     if paused := sum(each.paused for each in status.partitions):
         parts.append((f"{paused:,} paused", "yellow"))
-    parts.append((f"lag {count(lag_of(status))}", ""))
+    when = outlook(status)
+    parts.append((f"lag {count(lag_of(status))}{f' ({when})' if when else ''}", ""))
     if rates is not None and rates.total is not None:
         parts.append((f"{rates.total:,.0f}/s", ""))
     parts.append((f"checkpoint {age(status.checkpoint.last_success, snapshot.as_of)}", ""))
-    parts.append((f"lanes {records:,} ({size(queued)}{limit})", ""))
+    empty = empty_seconds(status)
+    until = "" if not records or empty is None else f", empty in {duration(empty)}"
+    parts.append((f"lanes {records:,} ({size(queued)}{limit}{until if empty != math.inf else ''})", ""))
+    parts.append((drain_cost(status), ""))
     text = Text(no_wrap=True, overflow="ellipsis")
     for number, (part, style) in enumerate(parts):
         text.append(" · " if number else "", "dim")
@@ -187,40 +197,14 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
     return text
 
 
-def _alarms(status: WorkerStatus) -> list[str]:
+def _alarms(status: WorkerStatus, found: list[Trouble]) -> list[str]:
     lines = [status.error] if status.error else []
     lines += [f"{each.what}: {each.error}" for each in of_kafka(status, "CONFIG", "CONFIG") if each.error]
     lines += not_begun(status)
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
-    lines += _stuck_alarms(status)
+    stuck = [each for each in found if each.runbook == "BinlaneHeadStuck"]
+    lines += [": ".join(filter(None, (each.what, each.error))) for each in stuck]
     failing = [table for table in ranked(status.tables) if table.error and table.state != "paused"]
     lines += [f"{table.table}: {table.error}" for table in failing]
     return lines + handler_alarms(status)
-
-
-def _stuck_alarms(status: WorkerStatus) -> list[str]:
-    """Describe what blocks each partition, longest first."""
-    found = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
-    found.sort(key=lambda pair: -pair[1].seconds)
-    lines = []
-    for partition, stuck in found:
-        where = f"{partition.topic}[{partition.partition}] stuck at offset {stuck.offset}"
-        if stuck.table is not None:
-            where += f" of {stuck.table} (lane {stuck.lane})"
-        parts = [f"{where} for {duration(stuck.seconds)}", stuck.state]
-        if stuck.handler is not None:
-            call = _last_call(stuck.stack)
-            parts.append(f"handler {stuck.handler} for {duration(stuck.handler_seconds)}{call}")
-        if stuck.held_by is not None:
-            parts.append(f"waits for {stuck.held_by}")
-        paused = ", so the partition is not read (max_ahead)" if partition.paused_by == "max_ahead" else ""
-        parts.append(f"{count(stuck.behind)} records since{paused}")
-        lines.append(": ".join((", ".join(parts), *filter(None, (stuck.error,)))))
-    return lines
-
-
-def _last_call(stack: str | None) -> str:
-    """Return the position of the handler's thread: the innermost call of its stack."""
-    calls = [line.strip() for line in (stack or "").splitlines() if line.lstrip().startswith("File ")]
-    return f" at {calls[-1]}" if calls else ""

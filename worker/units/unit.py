@@ -103,6 +103,8 @@ class Unit:
         """While it retries: its batch is valid, but its target is down, or it is paused."""
         self.paused = False
         """While it is blocked: only a person's pause blocks it."""
+        self.stands_since = 0.0
+        """When `error` began."""
 
     def mended(self) -> None:
         self.error = None
@@ -252,7 +254,7 @@ class Turns:
     compared with the longest one. If a record has become dearer, the table's batches are never shortened
     again."""
 
-    __slots__ = ("_last", "_longest", "_mean", "_scales", "_shorter")
+    __slots__ = ("_last", "_longest", "_mean", "_scales", "_shorter", "calls")
 
     def __init__(self) -> None:
         self._longest = (0, math.inf)  # about the longest uncut batch: its records, and seconds for each
@@ -260,6 +262,8 @@ class Turns:
         self._last: float | None = None
         self._mean: float | None = None
         self._scales = True
+        self.calls: dict[str, tuple[int, float, float]] = {}
+        """Handler -> its calls, their seconds, and the longest. Without the lock: shards may lose some."""
 
     def most_records(self, queued: int) -> int | None:
         """Return the most records of the next batch while other tables wait; None: all that are queued."""
@@ -267,6 +271,10 @@ class Turns:
         if seconds is None or not self._scales or queued * seconds <= _TURN_SECONDS:
             return None
         return max(1, int(_TURN_SECONDS / seconds))
+
+    def called(self, handler: str, seconds: float) -> None:
+        calls, total, longest = self.calls.get(handler, (0, 0.0, 0.0))
+        self.calls[handler] = calls + 1, total + seconds, max(longest, seconds)
 
     def seconds(self, records: int) -> float:
         """Estimate the seconds for `records`. Infinity: unknown, or so quick that they may go first."""

@@ -1,5 +1,5 @@
 // The last hour: three small charts, the same as a table, and what happened on a strip of time.
-const HOUR = 3600, LEAST = 600, HEIGHT = 100, GAP = 16;
+const HOUR = 3600, LEAST = 60, HEIGHT = 100, GAP = 16;
 const CHARTS = [
   { field: "rate", title: "Throughput", unit: "records/s", told: value => `${short(value)}/s` },
   { field: "lag", title: "Lag", unit: "records behind the ends", told: short },
@@ -24,7 +24,8 @@ function takePoints(fields, rows) {
 function makeChart(chart) {
   const figure = make("figure", "chart");
   const title = make("span", "", chart.title + " ");
-  title.append(make("span", "quiet", chart.unit));
+  chart.note = make("span", "quiet", chart.unit);
+  title.append(chart.note);
   const svg = draw("svg", "", { viewBox: `0 0 ${HOUR} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", tabindex: "0" });
   chart.grid = [1, 2, 3].map(quarter => draw("path", "grid", { d: `M${quarter * HOUR / 4} 0V${HEIGHT}` }));
   chart.area = draw("path", "area");
@@ -69,7 +70,7 @@ function read(chart, moment) {
 function showChart(chart, current) {
   const points = hour.points.filter(point => point.time >= hour.now - HOUR);
   const values = points.map(point => point[chart.field]).filter(known);
-  const most = Math.max(...values, 0), scale = most || 1;
+  const most = Math.max(...values, current ?? 0, 0), scale = most || 1;
   let line = "", area = "", begun = null, last = null;
   const close = () => { if (begun !== null) area += `V${HEIGHT}H${begun}Z`; begun = null; };
   for (const point of points) {

@@ -19,13 +19,24 @@ function showTroubles() {
     const name = trouble.table ?? trouble.what.replace(/\d.*/, "");
     met.set(name, (met.get(name) ?? 0) + 1);
     return `${name} ${met.get(name)}`;
-  }, () => make("li", "", make("p", "what"), make("p", "error"), make("p", "quiet"), make("div")), (item, trouble) => {
+  }, () => make("li", "", make("p", "what"), make("p", "error"), make("p", "quiet"), make("div"), make("ul", "below"), make("p", "links quiet")), (item, trouble) => {
     // What the first line says of the worst is not said again.
     const first = trouble === now.troubles[0];
-    mark(item, "class", first && !trouble.error && !trouble.commands.length ? "nothing" : trouble.level);
-    const [what, error, advice, commands] = item.children;
+    const links = linksOf(trouble);
+    mark(item, "class", first && !trouble.error && !trouble.commands.length && !trouble.below.length && !links.length ? "nothing" : trouble.level);
+    const [what, error, advice, commands, below, places] = item.children;
+    keep(below, trouble.below, (_, number) => number, () => make("li"), (line, told) => say(line, told));
+    keep(places, links, link => link[0], ([, go]) => {
+      const button = make(go ? "button" : "span");
+      if (go) {
+        button.type = "button";
+        button.addEventListener("click", go);
+      }
+      return button;
+    }, (button, [text]) => say(button, text));
     say(what, first ? "" : trouble.what);
     say(error, trouble.error ?? "");
+    error.classList.toggle("more", error.scrollHeight > error.clientHeight + 2);
     say(advice, first ? "" : trouble.do);
     keep(commands, trouble.commands, command => command, command => {
       const code = make("code", "", command), copy = make("button", "", "Copy");
@@ -38,6 +49,16 @@ function showTroubles() {
   const hidden = now.troubles.length - shown.length + now.troubles_omitted;
   at("more-troubles").hidden = !hidden || allTroubles;
   say(at("more-troubles"), `Show ${count(hidden)} more`);
+}
+// Where a problem leads: its table's row, its lane, its partition. Its runbook is a section of docs/runbooks.md.
+function linksOf(trouble) {
+  const go = find => () => find()?.scrollIntoView({ block: "center" });
+  const { table, lane, partition, runbook } = trouble, links = [];
+  if (table !== null) links.push([`Table ${named(table)}`, () => openTable(table, true)]);
+  if (lane !== null) links.push([`Lane ${lane}`, go(() => at(`lane-${lane}`))]);
+  if (partition !== null) links.push([`Partition ${named(partition)}`, go(() => [...at("partitions").tBodies[0].rows].find(row => row.dataset.place === partition))]);
+  if (runbook !== null) links.push([`Runbook ${runbook} (docs/runbooks.md)`, null]);
+  return links;
 }
 async function copied(code, button) {
   try {
@@ -54,9 +75,10 @@ function showFacts() {
   const last = status.checkpoint.last_success;
   const facts = [
     ["Tables blocked", count(states.blocked ?? 0), states.retrying ? `${count(states.retrying)} retrying` : states.paused ? `${count(states.paused)} paused` : `of ${count(now.tables)}`, states.blocked ? "bad" : ""],
-    ["In the lanes", count(now.queued_records), status.max_bytes ? `${bytes(now.queued_bytes)} of ${bytes(status.max_bytes)}` : bytes(now.queued_bytes), ""],
+    ["In the lanes", count(now.queued_records), (status.pace?.rate && now.queued_records ? `empty in ${time(now.queued_records / status.pace.rate)} · ` : "") + (status.max_bytes ? `${bytes(now.queued_bytes)} of ${bytes(status.max_bytes)}` : bytes(now.queued_bytes)), ""],
     ["Partitions paused", count(now.paused), `of ${count(now.partitions_in_all)}`, now.paused ? "warn" : ""],
     ["Last commit", last ? `${time(Math.max(0, Math.round(now.time - new Date(last) / 1000)))} ago` : "none", last ? clock(new Date(last) / 1000) : "since the start", status.checkpoint.last_error ? "bad" : ""],
+    ["A drain now", time(now.drain_seconds), now.repeated ? `repeats ${short(now.repeated)} with an empty folder` : "repeats nothing", now.repeated ? "warn" : ""],
     ["Finished", short(status.finished_records), "records since the start", ""],
   ];
   keep(at("facts"), facts, fact => fact[0], fact => make("div", "", make("dt", "", fact[0]), make("dd", "", make("span"), make("small"))), (box, [, value, note, kind]) => {
@@ -67,7 +89,10 @@ function showFacts() {
 }
 function showHour() {
   const current = { rate: now.rate, lag: now.lag, delay: now.delay };
-  for (const chart of CHARTS) showChart(chart, current[chart.field] ?? hour.points.at(-1)?.[chart.field]);
+  for (const chart of CHARTS) {
+    say(chart.note, chart.field === "lag" && now.outlook ? now.outlook.replace(/ about| at this rate/g, "") : chart.unit);
+    showChart(chart, current[chart.field] ?? hour.points.at(-1)?.[chart.field]);
+  }
   showFigures();
   showStrip();
 }
@@ -83,6 +108,7 @@ function take(message) {
   showHead(); showTroubles(); showFacts(); showHour(); showLanes(now); showPartitions(now, before); showHandlers(now);
   showLost();
   askTables();
+  askDetail();
 }
 const FIELDS = ["time", "rate", "lag", "delay", "commits", "failed_commits", "blocked"];
 function takeEntries(entries) {

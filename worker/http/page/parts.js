@@ -1,15 +1,19 @@
 // Lanes, partitions with their windows, and Spark tables.
 function showLanes(now) {
   const full = now.status.lane_max_records ?? Math.max(1, ...now.lanes.map(lane => lane.queued_records));
-  keep(at("lanes"), now.lanes, lane => lane.lane, lane => make("li", "",
-    make("div", "row", make("span", "", `Lane ${lane.lane}`), make("span")), make("div", "bar", make("i")), make("div", "what quiet")),
-  (item, lane) => {
+  keep(at("lanes"), now.lanes, lane => lane.lane, lane => {
+    const item = make("li", "",
+    make("div", "row", make("span", "", `Lane ${lane.lane}`), make("span")), make("div", "bar", make("i")), make("div", "what quiet"));
+    mark(item, "id", `lane-${lane.lane}`);
+    return item;
+  }, (item, lane) => {
     const [row, bar, what] = item.children, share = Math.min(1, lane.queued_records / full);
     say(row.lastChild, count(lane.queued_records));
     bar.firstChild.style.width = `${100 * share}%`;
     mark(bar.firstChild, "class", share >= 0.9 ? "warn" : "");
-    say(what, lane.running_table ? `${time(lane.running_seconds)} ${lane.running_table}` : "idle");
-    mark(what, "title", lane.running_table ?? "");
+    say(what, lane.running_table ? `${time(lane.running_seconds)} ${named(lane.running_table)}` : "idle");
+    mark(what, "title", named(lane.running_table));
+    mark(item, "class", lane.waited_for ? "full" : "");
   });
   const more = now.lanes_in_all - now.lanes.length;
   say(at("lanes-count"), `${count(now.lanes_busy)} of ${count(now.lanes_in_all)} at work` + (more ? `, ${count(more)} are not shown` : ""));
@@ -66,12 +70,14 @@ function showPartitions(now, before) {
     name.scope = "row";
     const svg = draw("svg", "", { viewBox: `0 0 ${WIDE} ${TALL}`, preserveAspectRatio: "none", role: "img" });
     const row = make("tr", "", name, make("td", "window", svg));
+    row.tabIndex = -1;
     for (const kind of ["n", "n wide", "n wide", "n wide", "n wide", "n"]) row.append(make("td", kind));
     return row;
   }, (row, item) => {
     const [name, drawn, lag, rate, committed, unfinished, ahead, delay] = row.children;
     const earlier = old.get(key(item));
-    say(name.firstChild, `${item.topic} [${item.partition}]`);
+    sayName(name.firstChild, `${item.topic} [${item.partition}]`);
+    row.dataset.place = `${item.topic}[${item.partition}]`;
     say(name.lastChild, stateOf(item), item.stuck || item.standstill_seconds >= 1 ? "where bad" : "where quiet");
     drawWindow(drawn.firstChild, item);
     say(lag, count(item.lag));
@@ -100,7 +106,7 @@ function showHandlers(now) {
   say(at("waiting-count"), `${plural(now.waiting_in_all, "table")} with rows that wait` + (more ? `, ${count(more)} are not shown` : ""));
   keep(at("waiting").tBodies[0], now.waiting, table => `${table.handler} ${table.table}`, () => make("tr", "", make("td", "", make("span"), make("p", "error"))), (row, table) => {
     const behind = known(table.merged_source_time_ms) && table.waiting_rows ? Math.max(0, now.time - table.merged_source_time_ms / 1000) : null;
-    say(row.children[0].firstChild, String(table.table ?? ""));
+    sayName(row.children[0].firstChild, String(table.table ?? ""));
     say(row.children[0].lastChild, String(table.error ?? ""));
     const figures = [[count(table.waiting_rows), "n"], [bytes(table.waiting_bytes ?? 0), "n wide"], [time(table.waiting_seconds), "n"], [time(behind), "n wide"]];
     figures.forEach(([text, kind], number) => {

@@ -3,15 +3,21 @@
 const at = id => document.getElementById(id);
 
 // What turns the writing around, or shows nothing, is written out: one name could pose as another.
-const ODD = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
-function visible(text) {
+const ODD = /(?![ \n\t])[\p{C}\p{Z}]/gu, ODD_IN_NAMES = /(?! )[\p{C}\p{Z}]/gu;
+function visible(text, odd = ODD) {
   if (typeof text !== "string") return text;
-  return text.replace(ODD, each => "\\u" + each.charCodeAt(0).toString(16).padStart(4, "0"));
+  return text.replace(odd, each => [...Array(each.length).keys()].map(unit => "\\u" + each.charCodeAt(unit).toString(16).padStart(4, "0")).join(""));
+}
+const named = name => visible(name ?? "", ODD_IN_NAMES);
+// A long name is cut by the style: its title has all of it.
+function sayName(element, name) {
+  say(element, named(name));
+  mark(element, "title", named(name));
 }
 function make(tag, kind, ...children) {
   const element = document.createElement(tag);
   if (kind) element.className = kind;
-  element.append(...children.map(visible));
+  element.append(...children.map(child => visible(child)));
   return element;
 }
 function draw(tag, kind, attributes = {}) {
@@ -33,8 +39,8 @@ function mark(element, name, value) {
 function keep(parent, items, key, create, update) {
   const there = new Map([...parent.children].map(child => [child.dataset.key, child]));
   let place = parent.firstElementChild;
-  for (const item of items) {
-    const name = String(key(item));
+  for (const [number, item] of items.entries()) {
+    const name = String(key(item, number));
     let child = there.get(name);
     there.delete(name);
     if (!child) {

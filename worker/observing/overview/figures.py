@@ -10,6 +10,7 @@ from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, Wo
 
 LATE_SECONDS = 60.0
 """A table whose oldest unfinished change is older than this is reported as late."""
+_NUMBERS = ("waiting_rows", "waiting_bytes", "waiting_seconds", "merged_source_time_ms")
 _TableKey = tuple[str, int]
 _PartitionKey = tuple[str, int]
 
@@ -38,6 +39,26 @@ def handled_tables(
         for table in tables if isinstance(tables, list | tuple) else ():
             if isinstance(table, Mapping):
                 yield handler, table
+
+
+def waiting_tables(status: WorkerStatus) -> list[dict[str, Any]]:
+    """List the tables that handlers merge after their batches: those with errors first, then the longest
+    waits. What is no number is None."""
+    found = [
+        {
+            **table,
+            **{key: _number(table.get(key)) for key in _NUMBERS},
+            "table": str(table.get("table", "")),
+            "handler": str(handler.get("handler", "")),
+            "error": str(table["error"]) if table.get("error") else None,
+        }
+        for handler, table in handled_tables(status.handlers)
+    ]
+    return sorted(found, key=lambda each: (not each["error"], -(each["waiting_seconds"] or 0), each["table"]))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def ranked(tables: Iterable[TableStatus]) -> list[TableStatus]:

@@ -8,6 +8,7 @@ import msgspec
 
 from worker.observing.overview import figures
 from worker.observing.overview.history import Point
+from worker.observing.overview.pace import drain_seconds, outlook, repeated_records
 from worker.observing.overview.timeline import Entry
 from worker.observing.overview.trouble import Trouble
 from worker.observing.overview.troubles import headline, troubles
@@ -30,6 +31,7 @@ _ALONE = (
     "unmatched_records",
     "lane_max_records",
     "max_bytes",
+    "pace",
 )
 
 
@@ -49,6 +51,12 @@ class Live(msgspec.Struct, frozen=True):
     rate: float | None
     lag: int | None
     delay: float | None
+    outlook: str
+    """When the lag will be gone; empty: it is normal, or not known."""
+    drain_seconds: float
+    """How long a drain would take now."""
+    repeated: int
+    """Finished records that a worker with an empty checkpoint folder would then repeat."""
     queued_records: int
     queued_bytes: int
     paused: int
@@ -86,7 +94,8 @@ class Live(msgspec.Struct, frozen=True):
         for table in status.tables:
             states[table.state] = states.get(table.state, 0) + 1
             late += figures.is_late(table)
-        waiting = _waiting(status)
+        known = figures.waiting_tables(status)
+        waiting = [table for table in known if table["waiting_rows"] or table["error"]]
         return cls(
             time=time,
             headline=line,
@@ -99,6 +108,9 @@ class Live(msgspec.Struct, frozen=True):
             rate=rate,
             lag=figures.lag_of(status),
             delay=figures.delay_of(status),
+            outlook=outlook(status),
+            drain_seconds=drain_seconds(status),
+            repeated=repeated_records(status),
             queued_records=sum(lane.queued_records for lane in status.lanes),
             queued_bytes=sum(lane.queued_bytes for lane in status.lanes),
             paused=sum(each.paused for each in status.partitions),
@@ -116,22 +128,3 @@ class Live(msgspec.Struct, frozen=True):
             entries=entries,
             every=every,
         )
-
-
-def _waiting(status: WorkerStatus) -> list[dict[str, Any]]:
-    """List handlers' tables with waiting rows or an error: errors first, then the longest waits."""
-    found = [
-        {**table, "handler": handler.get("handler")}
-        for handler, table in figures.handled_tables(status.handlers)
-        if table.get("waiting_rows") or table.get("error")
-    ]
-
-    def rank(table: dict[str, Any]) -> tuple[bool, float, str]:
-        seconds = table.get("waiting_seconds")
-        return (
-            not table.get("error"),
-            -seconds if isinstance(seconds, int | float) else 0.0,
-            str(table.get("table")),
-        )
-
-    return sorted(found, key=rank)

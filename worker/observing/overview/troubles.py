@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import msgspec
+
 from worker.observing.overview.figures import handled_tables, is_late, lag_of, ranked
+from worker.observing.overview.of_reading import of_reading, why
 from worker.observing.overview.of_rules import notes, of_rules
-from worker.observing.overview.of_systems import of_kafka, of_targets
+from worker.observing.overview.of_systems import not_begun, of_kafka, of_targets
+from worker.observing.overview.pace import caught_up_seconds, outlook
 from worker.observing.overview.trouble import (
     DEAD_LETTERS,
     SCHEMAS,
@@ -17,11 +22,15 @@ from worker.observing.overview.trouble import (
     names,
     place,
     plural,
+    short,
 )
 from worker.observing.status import PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
 _RANK = {"bad": 0, "warn": 1, "busy": 2}
+_SAID = ("BinlaneAlwaysFull", "BinlaneTableWaits")
+"""What the cause itself says."""
+_MOST_BELOW = 20
 _LONG_SECONDS = 60.0
 """A batch that runs longer is reported."""
 
@@ -44,9 +53,11 @@ def troubles(status: WorkerStatus, config: str | None = None, worker: str | None
     """Return all problems, worst first. For the commands: `config` is the configuration file (None: as the
     worker reports it), `worker` the URL of the worker if it is known."""
     config = config or status.config or "CONFIG"
+    cause = None if not_begun(status) else of_reading(status)
     found = [
         *_of_worker(status),
         *of_kafka(status, config, worker or config),
+        *([] if cause is None else [cause]),
         *_of_commits(status),
         *of_rules(status, config),
         *_of_pauses(status, worker or config),
@@ -54,8 +65,40 @@ def troubles(status: WorkerStatus, config: str | None = None, worker: str | None
         *_of_partitions(status, config, worker or config),
         *_of_handlers(status),
         *_of_lanes(status),
+        *_of_lag(status),
     ]
+    found = found if cause is None else _under(cause, found)
     return sorted(found, key=lambda each: _RANK[each.level])
+
+
+def _under(cause: Trouble, found: list[Trouble]) -> list[Trouble]:
+    """Put below the cause what waits for it, and what else concerns its table."""
+    same = [
+        each for each in found if each is not cause and each.table is not None and each.table == cause.table
+    ]
+    below = [each for each in found if each in same or each.waits]
+    commands = dict.fromkeys(command for each in same for command in each.commands)
+    told = [each.what for each in below if each.runbook not in _SAID]
+    whole = msgspec.structs.replace(cause, commands=list(commands), below=told[:_MOST_BELOW])
+    return [whole if each is cause else each for each in found if each not in below]
+
+
+def _of_lag(status: WorkerStatus) -> Iterator[Trouble]:
+    when, pace = outlook(status), status.pace
+    if when and pace is not None:
+        never = caught_up_seconds(status) == math.inf
+        grows = (
+            f": it grows by {count(pace.lag_growth)} records/s"
+            if never and (pace.lag_growth or 0) >= 1
+            else ""
+        )
+        yield Trouble(
+            level="warn" if never else "busy",
+            what=f"Lag {count(lag_of(status))}, {when}, with {count(pace.rate)} records/s{grows}",
+            do="Find the table that is late, and what it waits for." if never else "",
+            runbook="BinlaneLag",
+            waits=True,
+        )
 
 
 def _of_worker(status: WorkerStatus) -> Iterator[Trouble]:
@@ -94,28 +137,25 @@ def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[T
                 "has more records, and nothing prevents reading them",
                 do="Fetching is restarted. If that fails, so does /healthz: see standstill in the log.",
             )
-        if each.paused_by == "parked":
-            yield Trouble(
-                level="bad",
-                what=f"{place(each)} is not read: the files of tables that stand still take lanes.parked, or "
-                "cannot be written",
-                do="Fix what their errors name, set their records aside, or end a pause with binlane "
-                "resume. docs/runbooks.md, BinlaneParkingFull, says more.",
-            )
     shown = {table.table for table in status.tables if table.state == "blocked"}
     stuck = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
     for partition, head in sorted(stuck, key=lambda pair: -pair[1].seconds):
         if head.table in shown:  # reported with its table
             continue
-        at = f" of {head.table}" if head.table is not None else ""
+        at = f" of {short(head.table)} (lane {head.lane})" if head.table is not None else ""
         parts = [
-            f"{place(partition)} stuck at offset {head.offset}{at} for {duration(head.seconds)}: {head.state}"
+            f"{place(partition)} stuck at offset {head.offset}{at} for {duration(head.seconds)}",
+            head.state,
         ]
         if head.handler is not None:
-            parts.append(f"handler {head.handler} for {duration(head.handler_seconds)}")
+            parts.append(
+                f"handler {head.handler} for {duration(head.handler_seconds)}{_last_call(head.stack)}"
+            )
         if head.held_by is not None:
             parts.append(f"waits for {head.held_by}")
         parts.append(f"{count(head.behind)} records since")
+        if partition.paused_by == "max_ahead":
+            parts.append("so the partition is not read (max_ahead)")
         commands = [f"binlane checkpoint show {shlex.quote(config)}"]
         if head.state in ("retrying", "halted") and head.table is not None:
             commands += _unblock(
@@ -128,7 +168,17 @@ def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[T
             do="docs/operations.md, When a record is stuck, says what to do in each state.",
             commands=commands,
             table=head.table,
+            lane=head.lane,
+            partition=place(partition),
+            runbook="BinlaneHeadStuck",
+            waits=head.state in ("queued", "waiting for room", "waiting for others"),
         )
+
+
+def _last_call(stack: str | None) -> str:
+    """Return the position of the handler's thread: the innermost call of its stack."""
+    calls = [line.strip() for line in (stack or "").splitlines() if line.lstrip().startswith("File ")]
+    return f" at {calls[-1]}" if calls else ""
 
 
 def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
@@ -157,6 +207,7 @@ def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Troub
             error=first.error,
             do="Fix what the error names. Processing then continues by itself.",
             table=first.table if len(retrying) == 1 else None,
+            runbook="BinlaneTableWaits",
         )
     stands = ("blocked", "retrying", "paused")
     late = [table for table in tables if table.state not in stands and is_late(table)]
@@ -166,6 +217,11 @@ def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Troub
             what=f"{_these(late)} behind its source by up to {duration(late[0].delay_seconds)}"
             if len(late) == 1
             else f"{_these(late)} behind their source by up to {duration(late[0].delay_seconds)}",
+            do=f"{short(late[0].table)}: {'; '.join(why(late[0], status))}.",
+            table=late[0].table,
+            lane=late[0].lane,
+            runbook="BinlaneDelay",
+            waits=True,
         )
 
 
@@ -183,9 +239,9 @@ def _of_pauses(status: WorkerStatus, worker: str) -> Iterator[Trouble]:
 
 
 def _halted(table: TableStatus, stuck: PartitionStatus | None, worker: str, letters: bool) -> Trouble:
-    what = f"{table.table} is blocked"
+    what = f"{short(table.table)} is blocked"
     if table.offset is not None:
-        what += f" at {table.topic}[{table.partition}] offset {table.offset}"
+        what += f" at {short(table.topic or '')}[{table.partition}] offset {table.offset}"
     if stuck is not None and stuck.stuck is not None:
         what += f" for {duration(stuck.stuck.seconds)}, {count(stuck.stuck.behind)} records since"
     return Trouble(
@@ -195,6 +251,9 @@ def _halted(table: TableStatus, stuck: PartitionStatus | None, worker: str, lett
         do="Fix the cause, then change the table's rule or restart. Or set the record aside.",
         commands=_unblock_of(table, worker, letters),
         table=table.table,
+        lane=table.lane,
+        partition=None if table.topic is None else f"{short(table.topic)}[{table.partition}]",
+        runbook="BinlaneTableBlocked",
     )
 
 
@@ -239,15 +298,20 @@ def _of_lanes(status: WorkerStatus) -> Iterator[Trouble]:
         also = f" (also long: {plural(len(long) - 1, 'other lane')})" if len(long) > 1 else ""
         yield Trouble(
             level="warn",
-            what=f"Lane {most.lane} has run one batch of {most.running_table} for "
+            what=f"Lane {most.lane} has run one batch of {short(most.running_table or '')} for "
             f"{duration(most.running_seconds)}{also}",
             do="handler_slow in the log shows what it is doing.",
             table=most.running_table,
+            lane=most.lane,
+            runbook="BinlaneCallHangs",
         )
     paused = sum(each.paused_by == "lanes" for each in status.partitions)
     if paused:
         yield Trouble(
-            level="busy", what=f"The lanes are full: {plural(paused, 'partition')} paused until there is room"
+            level="busy",
+            what=f"The lanes are full: {plural(paused, 'partition')} paused until there is room",
+            runbook="BinlaneAlwaysFull",
+            waits=True,
         )
 
 
