@@ -248,9 +248,9 @@ class Consumer(FetchLoop):
         found: list[Found] = []
         self._poller = scheduler.task
         while True:
-            if self._serve():
-                live = self._fetched.values()
-                found = [each for each in found if each[0] in live and each[0].version == each[1]]
+            self._serve()
+            live = self._fetched.values()
+            found = [each for each in found if each[0] in live and each[0].version == each[1]]
             # Of what was assigned anew since, nothing is told; and records do not keep an error back.
             self._errors = deque(each for each in self._errors if self._fetched.get(each[0].place) is each[0])
             self._collect(found, num_messages - len(self._errors))
@@ -259,11 +259,12 @@ class Consumer(FetchLoop):
             scheduler.park(end - scheduler.now)
         self._poller = None
         errors = [self._errors.popleft()[1] for _ in range(min(len(self._errors), num_messages - len(found)))]
+        for fetched, _, message in found:
+            fetched.hand_over(message.offset(), is_end=message.error() is not None)
         return [message for _, _, message in found] + errors
 
-    def _serve(self) -> bool:
-        """Run the callbacks that are due. Whether there was one of a rebalance."""
-        rebalanced = False
+    def _serve(self) -> None:
+        """Run the callbacks that are due."""
         poller, self._poller = self._poller, None  # what wakes it meanwhile is of the callbacks
         while self._answers or self.member.told:
             if self._answers:
@@ -272,13 +273,11 @@ class Consumer(FetchLoop):
             kind, places = self.member.told.popleft()
             if kind != "left":
                 self._call(kind, sorted(places))
-                rebalanced = True
             self.member.done(kind, places)
         if self._stats is not None and self._scheduler.now >= self._stats_due:
             self._stats_due = self._scheduler.now + _STATISTICS_SECONDS
             self._stats(self._statistics())
         self._poller = poller
-        return rebalanced
 
     def _call(self, kind: Kind, places: list[Place]) -> None:
         callback = self._callbacks.get(kind)

@@ -23,6 +23,8 @@ class Fetched:
         """After the last one handed to the program."""
         self.buffer: deque[tuple[int, Entry | None]] = deque()
         """Records, and None for the end of the partition at that offset."""
+        self.taken: int | None = None
+        """The first offset that the present call has taken from the buffer, and not yet handed over."""
         self.version = 0
         self.fetching = False
         self.stopped = False
@@ -49,19 +51,22 @@ class Fetched:
         self.version += 1
         self.fetching = False
         self.buffer.clear()
+        self.taken = None
         self.offset = offset
         self.told_end = -1
 
     def rewind(self) -> None:
         """As a pause does: on from what the program has not been handed."""
-        unread = next((offset for offset, entry in self.buffer if entry is not None), None)
-        at = self.offset
-        if unread is not None:
-            at = unread
-        self.seek(at)
+        unread = next((offset for offset, entry in self.buffer if entry is not None), self.offset)
+        self.seek(unread if self.taken is None else self.taken)
 
     def take(self) -> tuple[int, Entry | None]:
         offset, entry = self.buffer.popleft()
-        if entry is not None:
-            self.position = offset + 1
+        if entry is not None and self.taken is None:
+            self.taken = offset
         return offset, entry
+
+    def hand_over(self, offset: int, *, is_end: bool) -> None:
+        self.taken = None
+        if not is_end:
+            self.position = offset + 1

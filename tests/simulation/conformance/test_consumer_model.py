@@ -131,6 +131,24 @@ def answers_a_commit_in_a_poll(site: Site, strategy: str) -> list[Any]:
     return [*seen, answers]
 
 
+def reads_again_what_a_callback_has_paused(site: Site, strategy: str) -> list[Any]:
+    """A call that has found records runs callbacks before it returns. One of them pauses their partition."""
+    site.write(0, 20)
+    answers: list[str] = []
+
+    def told(error: Any, partitions: list[Any]) -> None:
+        answers.append("answered")
+        it.pause([place(site, 0)])
+
+    it = site.consumer(strategy, on_commit=told)
+    give(it, strategy, [place(site, 0, 0)])
+    seen: list[Any] = [read(site, it, {0: 1}, most=1)]
+    it.commit(offsets=[place(site, 1, 4)], asynchronous=True)
+    seen += [[each.offset() for each in it.consume(100, 2)], list(answers), position(it, site)]
+    it.resume([place(site, 0)])
+    return [*seen, read(site, it, {0: 19}), position(it, site)]
+
+
 def refuses_what_is_assigned_already(site: Site, strategy: str) -> list[Any]:
     it = site.consumer("cooperative-sticky")
     it.incremental_assign([place(site, 0, 0)])
@@ -214,6 +232,7 @@ EXPECTED: dict[Script, list[Any]] = {
     knows_an_end_when_it_has_fetched: [NONE, {0: 5}, 5, 5, (0, 10), {0: 5}, 10],
     keeps_what_is_committed: [[NONE, NONE], (3, "finished ahead"), (NONE, "")],
     answers_a_commit_in_a_poll: [[], [(None, [(4, 1)])]],
+    reads_again_what_a_callback_has_paused: [{0: 1}, [], ["answered"], 1, {0: 19}, 20],
     refuses_what_is_assigned_already: ["_CONFLICT", "_INVALID_ARG"],
     reads_on_until_it_hears_that_it_was_evicted: EVICTED,
 }
