@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server matrix mutations servers helm class-archive rewritten docs lint audit dist image bench clean
+.PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server matrix mutations servers class-archive rewritten docs lint audit dist image bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
@@ -29,7 +29,7 @@ stack: setup servers ## a MariaDB, Debezium, Kafka, binlane with Spark and Prome
 	@PYTHONPATH=tools:tests python -m stack
 
 test: setup ## lint, then every test, on a real Kafka and real databases
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint servers helm class-archive $(if $(ARGS),,rewritten)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint servers class-archive $(if $(ARGS),,rewritten)
 	@python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 simulate: setup ## whole workers under a seeded scheduler and a virtual clock: SEEDS=10000 runs, 1,000 by default
@@ -47,21 +47,18 @@ soak: setup servers class-archive ## what takes long: every stream into Spark ta
 	@python -m pytest -m soak --ignore=tests/deployment/test_api_server.py $(ARGS)
 	@PYTHONPATH=tests python -m tests.model --minutes $(or $(MINUTES),60)
 
-api-server: setup helm ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)
+api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)
 	@tools/setup.sh api-server
 	@python -m pytest -m soak tests/deployment/test_api_server.py $(ARGS)
 
 matrix: setup servers ## Spark's tests with each other Spark and its Delta, half an hour each: SPARK=4.0 for one
 	@tools/matrix.sh $(SPARK)
 
-mutations: setup servers helm class-archive ## put each known defect back: which test catches it, and after how many seconds
+mutations: setup servers class-archive ## put each known defect back: which test catches it, and after how many seconds
 	@python tests/mutations $(ARGS)
 
 servers: ## what the tests start: PostgreSQL, MariaDB, Redis, Prometheus, Alertmanager
 	@tools/setup.sh servers
-
-helm: # what renders the Helm chart in the tests
-	@tools/setup.sh helm
 
 class-archive: setup # makes the tests' Sparks and brokers start in half the time
 	@python -m handlers.spark.training

@@ -28,7 +28,7 @@ from servers.server_process import ProgramMissing, ServerProcess
 from servers.spark_cluster import ConnectNode, SparkCluster
 from spark_sessions import SparkKeeper
 
-from handlers.spark.runtime.jars import JarsError, cache_folder
+from handlers.spark.runtime.jars import JarsError
 from handlers.spark.runtime.java import JavaError
 from worker.local.broker import Broker, BrokerError
 from worker.running.process import LastResort
@@ -121,9 +121,9 @@ def promtool() -> str:
 @pytest.fixture(scope="session")
 def helm() -> str:
     """The program that renders the Helm chart."""
-    built = cache_folder() / "helm" / "helm"
-    found = shutil.which("helm") or (str(built) if built.is_file() else None)
-    return found or _give_up("there is no helm: tools/setup.sh helm builds it")
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = shutil.which("helm", path=places)
+    return found or _give_up("there is no helm: its package is for Linux on x86-64, elsewhere install Helm 3")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@
 #   setup.sh            all of that
 #   setup.sh run        without the packages that only tests and checks need
 #   setup.sh servers    what the tests start: PostgreSQL, MariaDB, Redis, Prometheus, Alertmanager, Chromium and OpenSearch
-#   setup.sh helm       Helm for the tests of the chart, unless it is installed (Go; some minutes, once)
 #   setup.sh dist       what make dist writes the SBOM with (into .venv/dist-tools, 40 MB)
 #   setup.sh stores     Azurite, Azure's storage for `make soak` (node and npm, 370 MB)
 #   setup.sh registry   Apicurio's schema registry for `make soak` (Maven, two minutes, 200 MB)
@@ -283,21 +282,6 @@ keep_services_off() {
     fi
 }
 
-# --- Helm ---------------------------------------------------------------------------------------------------
-
-# Not named helm: `command -v` would find the function.
-build_helm() {
-    folder="${XDG_CACHE_HOME:-$HOME/.cache}/binlane/helm"
-    digest=$(cat tools/helm/go.* | sha256sum | cut -d' ' -f1)
-    if has_program helm || [ -f "$folder/$digest" ]; then return 0; fi
-    has_program go || fail "the tests of the Helm chart need it: install helm, or Go 1.24 or later, which builds it"
-    say "building Helm (once, some minutes)"
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    CGO_ENABLED=0 go build -C tools/helm -mod=readonly -trimpath -ldflags='-s -w' -o "$folder/helm" helm.sh/helm/v3/cmd/helm
-    touch "$folder/$digest"
-}
-
 # --- Releases -----------------------------------------------------------------------------------------------
 
 dist() {
@@ -371,11 +355,10 @@ case "${1:-}" in
 "") main all ;;
 run) main run ;;
 servers) servers ;;
-helm) build_helm ;;
 dist) dist ;;
 stores) stores ;;
 registry) registry ;;
 api-server) api_server ;;
 python) find_python || fail "Python 3.11 or later is needed" ;;
-*) fail "there is no step $1; allowed: none, run, servers, helm, dist, stores, registry, api-server, or python" ;;
+*) fail "there is no step $1; allowed: none, run, servers, dist, stores, registry, api-server, or python" ;;
 esac

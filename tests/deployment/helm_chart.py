@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "k8s" / "chart"
 
 KUBERNETES = ("--kube-version", "1.34.0")
-"""A helm that was built from its source takes an old one."""
+"""Else helm takes the one that it was built for, which may be older than the chart allows."""
 
 Manifest = dict[str, Any]
 
