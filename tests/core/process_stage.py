@@ -51,6 +51,7 @@ class ProcessStage(Stage):
             metrics=self.metrics.handlers,
             fail=self.errors.append,
             rebuilt=lambda: None,
+            trusted_until=lambda: self.lanes.trusted_until,
             ready=self.lanes.unblock,
             ended=lambda: self.metrics.count("binlane_lane_processes_ended_total"),
         )

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,26 @@ def test_nothing_begins_after_a_long_opening_without_another_look(
     time.sleep(0.5)
     stage.stop()
     assert stage.events() == []
+
+
+def test_a_stopped_process_begins_no_call_after_the_session(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing()]}, processes=1, lanes=1)
+    orders, lane = stage.unit("orders"), stage.lanes.lanes[0]
+    [pid] = stage.pids()
+    os.kill(pid, signal.SIGSTOP)
+    stage.lanes.trust(time.monotonic() + 2.0)
+    stage.offer((orders, [0]))
+    stage.processors[0].start()
+    stage.wait(lambda: lane.running)
+    stage.wait(lambda: not stage.lanes.trusted)
+    os.kill(pid, signal.SIGCONT)
+    stage.wait(lambda: not lane.running)
+    assert stage.events() == []
+    stage.lanes.trust(inf)
+    stage.wait(stage.events)
+    stage.stop()
+    assert stage.ids("orders") == [[0]]
+    assert stage.events(attempt=1), "it was no attempt"
 
 
 def test_a_process_forgets_what_is_told_while_another_batch_runs_alone(make: Make, writing: Entry) -> None:

@@ -20,12 +20,17 @@ class Simulated(Handler):
 
     def __init__(self, **options: Any) -> None:
         """Takes what its entry says, and does not look at it."""
+        self._name = ""
 
-    def handle(self, batch: Batch) -> None:
+    def open(self, context: HandlerContext) -> None:
+        self._name = context.handler
+
+    def handle(self, batch: Batch, looked: float | None = None) -> None:
+        """`looked`: when a child process found that the call may begin."""
         world: World = current().world
-        process, asked = world.caller()
+        process = world.caller()
         numbers = [int(change.after["id"]) for change in batch.changes]
-        began = world.oracles.begin(process, batch.table, batch.shard, numbers, asked)
+        began = world.oracles.begin(process, self._name, batch, numbers, looked)
         done = 0
         try:
             done = len(numbers)
@@ -41,11 +46,13 @@ class Apart(Simulated):
     """One for a child process, which may end at any place."""
 
     def open(self, context: HandlerContext) -> None:
+        super().open(context)
         _at("open")
 
-    def handle(self, batch: Batch) -> None:
+    def handle(self, batch: Batch, looked: float | None = None) -> None:
+        looked = current().now
         _at("before")
-        super().handle(batch)
+        super().handle(batch, looked)
         _at("after")
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:

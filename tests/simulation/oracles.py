@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from handlers import Batch
 from offsets import metadata
 from offsets.types import Checkpoint
 from worker.lanes.lanes import Lanes
@@ -29,8 +30,7 @@ class _Begun:
     units: list[Unit]
     owned: dict[Part, Assignment]
     """Of the partitions that nobody else was given since: the assignments under which it has them."""
-    match: str
-    """Of the table's rule."""
+    limited: tuple[Running, str, str]
 
 
 class Oracles:
@@ -41,8 +41,9 @@ class Oracles:
         self.ledger = Ledger()
         self.violations: list[str] = []
         self._in_handlers: dict[Running, set[Unit]] = {}
-        self._calls: Counter[tuple[Running, str]] = Counter()
-        """Calls that run, by process and rule: each rule's handler has a limit of its own."""
+        self._calls: Counter[tuple[Running, str, str]] = Counter()
+        """Calls that run, by process, rule and handler: each rule's handler has a limit of its own, and so
+        has the one that a reload puts in its place."""
         self._remembered: dict[Assignment, tuple[Part, Checkpoint]] = {}
         self._applied = 0
         self._ownership = Ownership(world.scheduler)
@@ -70,14 +71,16 @@ class Oracles:
     # -- handlers
 
     def begin(
-        self, process: Running, table: str, shard: int | None, numbers: list[int], asked: float | None
+        self, process: Running, handler: str, batch: Batch, numbers: list[int], looked: float | None
     ) -> _Begun:
-        """A handler is given these records: `order`, `no overlap` and `limit`. `asked`: when its worker asked
-        a child process for that."""
+        """A handler is given these records: `order`, `no overlap` and `limit`. `looked`: when a child process
+        found that the call may begin."""
+        table, shard = batch.table, batch.shard
         rule = process.worker.components.handlers.configuration.rule_for(table)
         assert rule is not None  # one matches all tables
-        self._calls[process, rule.match] += 1
-        limit, calls = rule.handlers[0].limit, self._calls[process, rule.match]
+        limited = process, rule.match, handler
+        self._calls[limited] += 1
+        limit, calls = rule.handlers[0].limit, self._calls[limited]
         if limit is not None and limit.calls is not None and calls > limit.calls:
             self.broken("limit", f"{calls} calls of {rule.match} run at once in {process.name}")
         records = [self.ledger.written[number] for number in numbers]
@@ -104,12 +107,12 @@ class Oracles:
         parts = dict.fromkeys(record.part for record in records)
         owned = {p: a for p in parts if (a := self._owned(process, p)) is not None}
         for part in parts:
-            if part not in owned and self._ownership.begun_after_another(part, process, asked):
+            if part not in owned and self._ownership.begun_after_another(part, process, looked):
                 self.broken("another's", f"{process.name} begins {table} of {part} since another has it")
-        return _Begun(list(reached), owned, rule.match)
+        return _Begun(list(reached), owned, limited)
 
     def end(self, process: Running, begun: _Begun, done: list[int]) -> None:
-        self._calls[process, begun.match] -= 1
+        self._calls[begun.limited] -= 1
         self._in_handlers[process].difference_update(begun.units)
         self._applied += 1
         for number in done:

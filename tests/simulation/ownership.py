@@ -43,12 +43,12 @@ class Ownership:
 
         lanes.take = taken  # type: ignore[method-assign]
 
-    def begun_after_another(self, part: Part, process: Process, asked: float | None) -> bool:
+    def begun_after_another(self, part: Part, process: Process, looked: float | None) -> bool:
         """Whether the batch of this thread was taken after the partition was given to another process. In a
-        child process, it counts when the worker asked for it."""
+        child process, it counts when that has looked whether it may begin."""
         task, given = self._scheduler.task, self._given.get(part)
         assert task is not None
         if given is None:
             return False
         holder, _, when = given
-        return holder is not process and (self._taken[task] if asked is None else asked) > when
+        return holder is not process and (self._taken[task] if looked is None else looked) > when

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from random import Random
 from typing import Any
 
@@ -12,12 +14,11 @@ import pytest
 from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.processes import child as child_program
 from worker.processes import processes as processes_module
-from worker.processes.changes import Held
+from worker.processes.changes import Held, Reading
 from worker.processes.faults import unpacked
 from worker.processes.frames import REQUESTS
 from worker.processes.opened import OpenedHandlers
 from worker.processes.process import Known, Process
-from worker.processes.processes import Opening, Processes
 from worker.processes.slot import Slot
 
 from .machine.scheduler import current
@@ -55,6 +56,28 @@ def opening_late(seed: int) -> Plan:
     begin = random.uniform(21.0, 25.0)  # it takes up to 20 seconds
     plan.events = [Event(begin, "unheard", 0, 25.0), Event(begin + 0.5, "child_killed", 0)]
     return plan
+
+
+def stalled(seed: int) -> Plan:
+    """Draw one of two workers whose only process is stopped: calls wait in it while their partitions become
+    another's."""
+    plan, random = opening_late(seed), Random(f"stalled {seed}")
+    assert plan.children is not None
+    plan.children = replace(plan.children, late=0.0, dying=0.0, count=1)
+    begin = random.uniform(21.0, 25.0)
+    plan.events = [
+        Event(begin, "unheard", 0, 25.0),
+        Event(begin, "changed", 0),
+        Event(begin + random.uniform(0, 0.2), "child_frozen", 0, random.uniform(7, 20)),
+    ]
+    return plan
+
+
+@pytest.mark.parametrize("plan_of", [opening_late, stalled])
+def test_no_call_begins_when_another_may_have_its_partition(plan_of: Callable[[int], Plan]) -> None:
+    results = run_all(range(12), plan_of)
+    assert {each.seed: each.violations for each in results if each.violations} == {}
+    assert sum(each.handled for each in results) > 1000
 
 
 def found(oracle: str, *, first: int = 0) -> int:
@@ -167,15 +190,10 @@ def test_a_new_process_counts_as_knowing_what_the_former_one_knew(monkeypatch: P
     found("progress")
 
 
-def test_a_call_begins_after_a_long_opening_of_its_handler(monkeypatch: Patch) -> None:
-    def reopen(self: Processes, slot: Slot, process: Process, opening: Opening) -> None:
-        try:
-            self._open(process, opening)
-        except Exception as error:
-            raise ProcessAway("it cannot open the handler", 1.0) from error
-
-    monkeypatch.setattr(Processes, "_reopen", reopen)
-    found_by("another's", plan_of=opening_late)
+@pytest.mark.parametrize("plan_of", [opening_late, stalled])
+def test_a_child_begins_a_call_however_late(monkeypatch: Patch, plan_of: Callable[[int], Plan]) -> None:
+    monkeypatch.setattr(Reading, "latest", lambda self, trusted_until: inf)
+    found_by("another's", plan_of=plan_of)
 
 
 def test_a_child_does_not_end_with_its_worker(monkeypatch: Patch) -> None:

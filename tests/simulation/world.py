@@ -131,17 +131,17 @@ class World:
         for consumer in process.consumers:
             consumer.member.thawed()
 
-    def caller(self) -> tuple[Running, float | None]:
-        """The worker whose handler is called, and when it asked its child process for that. Raises Killed."""
+    def caller(self) -> Running:
+        """The worker whose handler is called. Raises Killed."""
         task = self.scheduler.task
         assert task is not None
         process = task.process
         if process.dead:  # the worker took Killed for an error of the last call
             raise Killed
         if isinstance(process, Child):
-            return process.parent, process.asked.get(task, self.scheduler.now)
+            process = process.parent
         assert isinstance(process, Running)
-        return process, None
+        return process
 
     def silence(self, process: Running) -> None:
         """The group's coordinator is out of its reach."""

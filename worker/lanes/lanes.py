@@ -44,7 +44,8 @@ class Lanes:
         self._clock = clock
         self._withdrawing = False
         self._stopping = False
-        self._trusted_until = float("inf")  # no batch starts from then on: see `trust`
+        self.trusted_until = math.inf
+        """No batch starts from then on (clock time): see `trust`. Any thread may read it."""
 
     # -- the fetcher's side
 
@@ -138,14 +139,14 @@ class Lanes:
         """Allow batches and attempts to start until `until` (clock time). Later starts wait for the next
         call. Any thread."""
         with self.lock:
-            closed, self._trusted_until = self._clock() >= self._trusted_until, until
+            closed, self.trusted_until = self._clock() >= self.trusted_until, until
             if closed:
                 self._wake_all()
 
     @property
     def trusted(self) -> bool:
         """Whether a batch may start now."""
-        return self._clock() < self._trusted_until
+        return self._clock() < self.trusted_until
 
     def stop(self) -> None:
         """Start no further batch. `take` returns None from now on."""
@@ -175,7 +176,7 @@ class Lanes:
                 if timers:
                     schedule.ran_out(now)
                     schedule.wake()
-                if now >= self._trusted_until:
+                if now >= self.trusted_until:
                     lane.condition.wait()
                 elif lane.ready or (schedule.ready and schedule.ready.stealing):
                     unit = schedule.ready.next(lane)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from handlers import Change
+from worker.attempts.steps import ProcessAway
 from worker.processes.process import Process
 from worker.units.chunk import Chunk, offset_at
 from worker.units.table import Table
@@ -67,6 +68,13 @@ class Reading:
         self.ends = range(1, count + 1) if found["ends"] is None else found["ends"]
         self.numbers, self.joined = found["numbers"], found["joined"]
         self.passed, self.promised = found["passed"], False
+
+    def latest(self, trusted_until: Callable[[], float]) -> float:
+        """Return until when (CLOCK_MONOTONIC: the machine's) its call may begin. Raises ProcessAway if it was
+        withdrawn: it may have waited for its process since its processor looked."""
+        if any(chunk.assignment.closed for chunk in self.chunks):
+            raise ProcessAway("a partition was revoked", 0.0)
+        return trusted_until()
 
     def forget(self) -> None:
         self.held = None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 from worker.formats.interface import Format, Record
+from worker.processes.records import packed
 
 _PASSED_ON = (
     "name",
@@ -21,11 +21,12 @@ _PASSED_ON = (
 
 
 class Noting:
-    """A format that learns definitions, and notes the records that it has learned from."""
+    """A format that learns definitions, and appends the records that it has learned from to `into`."""
 
-    def __init__(self, format_: Format, note: Callable[[Record], object]) -> None:
-        self._learn: Callable[[Record], None] = cast(Any, format_).learn
-        self._note = note
+    def __init__(self, format_: Format, into: list[tuple[Any, ...]]) -> None:
+        self._learn = cast(Any, format_).learn
+        self._into = into
+        self._noted: set[tuple[Any, ...]] = set()
         for name in _PASSED_ON:
             if hasattr(format_, name):
                 setattr(self, name, getattr(format_, name))
@@ -34,4 +35,7 @@ class Noting:
         try:
             self._learn(record)
         finally:
-            self._note(record)
+            place = record.topic(), record.partition(), record.offset(), record.timestamp()
+            if place not in self._noted:  # a later assignment reads it again
+                self._noted.add(place)
+                self._into.append((*place[:2], *packed([record])))

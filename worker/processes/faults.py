@@ -8,11 +8,13 @@ from typing import Any, cast
 
 from handlers import PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.failures import AskAgain
+from worker.attempts.steps import ProcessAway
 
 _KINDS: dict[str, type[Exception]] = {
     "stop": StopWorker,
     "partial": PartialFailure,
     "rejected": Rejected,
+    "away": ProcessAway,
     "unavailable": TargetUnavailable,
     "again": AskAgain,
     "other": Exception,
@@ -60,6 +62,8 @@ def unpacked(found: dict[str, Any]) -> Exception:
             error = made(text, at=found["at"])
         case "unavailable":
             error = made(text, retry_after=found["retry_after"], others_go_on=found["others_go_on"])
+        case "away":
+            return ProcessAway(text, found["retry_after"])
         case "again":
             return AskAgain(found["seconds"])
         case _:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from handlers import Handler, HandlerContext
 from handlers.loading.registry import create
 from handlers.loading.user_code import refuse_unrun
+from worker.attempts.steps import ProcessAway
 from worker.configuration import HandlerEntry
 from worker.observing import logs
 from worker.processes.batches import Batches
@@ -57,7 +59,7 @@ class OpenedHandlers:
         self._all[number] = handler
 
     def decode_and_handle(
-        self, what: Sequence[Any], call: Sequence[Any]
+        self, what: Sequence[Any], latest: float, call: Sequence[Any]
     ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """Decode a batch and pass it to its handler. Returns the answer of `Batches.decode`, and the packed
         error of the handler."""
@@ -67,22 +69,17 @@ class OpenedHandlers:
         total = self._batches.kept(answer["ticket"]).total
         try:
             if total:
-                self.handle(answer["ticket"], (0, total, 1), *call)
+                self.handle(answer["ticket"], (0, total, 1), latest, call)
         except BaseException as error:
             return answer, packed(error)
         return answer, None
 
-    def handle(
-        self,
-        ticket: int,
-        piece: Sequence[int],
-        number: int,
-        fields: Mapping[str, Any],
-        traced: Sequence[Any] | None,
-    ) -> None:
-        """Pass changes of a decoded batch to a handler. Raises what it raises.
+    def handle(self, ticket: int, piece: Sequence[int], latest: float, call: Sequence[Any]) -> None:
+        """Pass changes of a decoded batch to a handler. Raises what it raises, and ProcessAway.
 
-        `piece`: the first change, the end, the attempt. `fields`: those of the call's log lines."""
+        `piece`: the first change, the end, the attempt. `latest`: it begins before. `call`: the handler's
+        number, the fields of the call's log lines, what `records.traced` told."""
+        number, fields, traced = call
         handler = self._all[number]
         work = self._batches.kept(ticket)
         batch = work.batch(*piece)
@@ -91,6 +88,9 @@ class OpenedHandlers:
             batch.traced_by = _Passed(traced[0], records)
         token = logs.context.set(lambda: dict(fields))
         try:
+            # Immediately before the call: this process may have been stopped, or busy, since it was asked.
+            if time.monotonic() >= latest:
+                raise ProcessAway("the worker's session may be over", 0.0)
             refuse_unrun(handler.handle(batch), handler)  # type: ignore[func-returns-value]
         finally:
             logs.context.reset(token)

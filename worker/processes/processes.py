@@ -20,7 +20,7 @@ from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
-from worker.formats.interface import Format, Record, UndecodableRecord
+from worker.formats.interface import Format, UndecodableRecord
 from worker.observing.logs import context
 from worker.processes.changes import ChangesElsewhere, Reading
 from worker.processes.definitions import Noting
@@ -28,7 +28,7 @@ from worker.processes.events import Listener
 from worker.processes.faults import unpacked
 from worker.processes.opening import Opening
 from worker.processes.process import Process
-from worker.processes.records import packed, packed_chunks, traced
+from worker.processes.records import packed_chunks, traced
 from worker.processes.slot import Slot
 from worker.units.chunk import Chunk
 from worker.units.decoded import Decoded, Undecodable
@@ -51,10 +51,13 @@ class Processes:
         metrics: HandlerMetrics,
         fail: Callable[[BaseException], None],
         rebuilt: Callable[[], object],
+        trusted_until: Callable[[], float],
         ready: Callable[[], object],
         ended: Callable[[], object],
     ) -> None:
-        """`ready`: called when a process that had ended is there again. `ended`: when one has ended."""
+        """`trusted_until`: of `Lanes`. `ready`: called when a process that had ended is there again. `ended`:
+        when one has ended."""
+        self._trusted_until = trusted_until
         self._pickled = pickle.dumps(configuration)
         listener = Listener(metrics, fail, rebuilt)
         self._slots = [
@@ -75,16 +78,7 @@ class Processes:
 
     def noting(self, format_: Format) -> Format:
         """Return a format whose `learn` also reaches the processes, before they decode their next batch."""
-
-        noted: set[tuple[Any, ...]] = set()
-
-        def note(record: Record) -> None:
-            place = record.topic(), record.partition(), record.offset(), record.timestamp()
-            if place not in noted:  # a later assignment reads it again
-                noted.add(place)
-                self._definitions.append((*place[:2], *packed([record])))
-
-        return cast(Format, Noting(format_, note)) if hasattr(format_, "learn") else format_
+        return cast(Format, Noting(format_, self._definitions)) if hasattr(format_, "learn") else format_
 
     # -- handlers
 
@@ -138,13 +132,13 @@ class Processes:
             if reading.promised:
                 self._decode(reading, slot, process, call)
             else:
-                held = reading.held
-                if held is None or held.process is not process:
+                if reading.held is None or reading.held.process is not process:
                     self._decode(reading, slot, process)  # again
-                    held = reading.held
+                held = reading.held
                 assert held is not None  # it had no fault before
                 piece = changes.first, changes.end, batch.attempt
-                slot.ask(label, process, "handle", held.ticket, piece, *call)
+                latest = reading.latest(self._trusted_until)
+                slot.ask(label, process, "handle", held.ticket, piece, latest, call)
         except (ProcessDied, ProcessAway):
             raise
         except Exception:
@@ -232,7 +226,8 @@ class Processes:
                 if call is None:
                     answer = slot.ask(table.label, process, "decode", *what)
                 else:
-                    answer, raised = slot.ask(table.label, process, "decode_and_handle", what, call)
+                    latest = reading.latest(self._trusted_until)
+                    answer, raised = slot.ask(table.label, process, "decode_and_handle", what, latest, call)
             except ProcessAway:
                 process.released.extend(released)  # it may not have been asked
                 raise
@@ -268,14 +263,12 @@ class Processes:
                 process.knows.handlers.add(opening.number)
 
     def _reopen(self, slot: Slot, process: Process, opening: Opening) -> None:
-        """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened. Also
-        when it is open: that may have taken so long that the worker has lost the batch's partitions."""
+        """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""
         try:
             self._open(process, opening)
         except Exception as error:
             reason = f"lane process {slot.number} cannot open handler {opening.entry.name}: {text_of(error)}"
             raise ProcessAway(reason, 1.0) from error
-        raise ProcessAway(f"lane process {slot.number} has just opened handler {opening.entry.name}", 0.0)
 
     def _ask(self, process: Process, name: str, *rest: Any) -> Any:
         try:
@@ -303,7 +296,4 @@ class Processes:
 
     def _token(self, table: Table) -> int:
         with self._lock:
-            token = self._tokens.get(table)
-            if token is None:
-                token = self._tokens[table] = next(self._next_token)
-            return token
+            return self._tokens.setdefault(table, next(self._next_token))

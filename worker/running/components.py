@@ -88,6 +88,7 @@ class Components:
                 metrics=self.metrics.handlers,
                 fail=fail,
                 rebuilt=partial(self.metrics.count, "binlane_schemas_rebuilt_total"),
+                trusted_until=lambda: self.lanes.trusted_until,
                 ready=lambda: self.lanes.unblock(),  # noqa: PLW0108 - made later
                 ended=partial(self.metrics.count, "binlane_lane_processes_ended_total"),
             )

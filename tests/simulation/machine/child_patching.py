@@ -48,7 +48,7 @@ class _Batches(Batches):
     ) -> dict[str, Any] | None:
         kernel: Kernel = current().world.kernel
         is_known = described is not None or token in self._tables
-        if is_known and any(DEADLY in record[2] for chunk in chunks for record in chunk[4]):
+        if is_known and any(DEADLY in (value or b"") for chunk in chunks for value in chunk[6]):
             current().preempt()
             kernel.crash()
         found = super().decode(token, described, most_bytes, chunks, released)

@@ -23,9 +23,6 @@ class End:
         """What nobody has read yet."""
         self.passed: deque[tuple[bytes, End]] = deque()
         """Descriptors on their way, each with what was sent with it."""
-        self.writer: Task | None = None
-        """Who wrote last what is read here, and when."""
-        self.written = 0.0
         self.shut = False
         self.reset = False
         """The other end was closed with something unread, or the connection is lost."""
@@ -53,8 +50,6 @@ class Child(Process):
         self.waiting: list[Task] = []
         self.program: Any = None
         """The worker's object in it that answers requests."""
-        self.asked: dict[Task, float] = {}
-        """When the request was sent that a thread of it has read last."""
 
 
 class Kernel:

@@ -61,23 +61,19 @@ class _Socket:
                 raise BrokenPipeError(errno.EPIPE, "Broken pipe")
             peer = end.peer
             peer.data += piece
-            peer.writer, peer.written = scheduler.task, scheduler.now
             self._kernel.wake(peer)
             if half:
                 scheduler.preempt()
 
-    def recv_into(self, view: memoryview, count: int, flags: int) -> int:
-        assert (count, flags) == (0, socket.MSG_WAITALL)
+    def recv(self, most: int, flags: int = 0) -> bytes:
+        assert flags in (0, socket.MSG_WAITALL)
         end = self.end()
-        self.wait(lambda: len(end.data) >= len(view))
-        found = min(len(view), len(end.data))
+        least = most if flags else 1
+        self.wait(lambda: len(end.data) >= least)
+        found = bytes(end.data[:most])
         if not found and end.reset:
             raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-        view[:found] = end.data[:found]
-        del end.data[:found]
-        task = self._kernel.scheduler.task
-        if isinstance(self._process, Child) and task is not None:
-            self._process.asked[task] = end.written
+        del end.data[:most]
         return found
 
     def wait(self, so: Callable[[], bool]) -> None:
