@@ -66,7 +66,7 @@ def test_a_partition_stays_paused_that_waits_for_nothing(monkeypatch: Patch) -> 
 
 def test_records_are_handled_before_kafka_has_taken_a_commit_of_their_owner(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Assignment, "may_begin", True)
-    found_by("replay", first=1_937)
+    found_by("replay", first=296)
 
 
 def test_a_commit_goes_past_what_is_unfinished(monkeypatch: Patch) -> None:
