@@ -104,6 +104,16 @@ def test_records_of_a_former_topic_are_handled_before_their_partition_leaves(
     components.consumer.close()
 
 
+def test_a_topic_made_anew_has_a_position_before_its_first_record(mock_servers: str, tmp_path: Path) -> None:
+    """Batches of former records, which fill the lanes, wait for an accepted commit of any position."""
+    components = Components(
+        settings(mock_servers, tmp_path), clock=Clock(), fail=pytest.fail, stop=threading.Event()
+    )
+    _, new = made_anew(components)
+    assert new.tracker.checkpoint() == Checkpoint(0)
+    components.consumer.close()
+
+
 def test_records_of_a_former_topic_that_are_not_handled_are_told_as_lost(
     mock_servers: str, tmp_path: Path
 ) -> None:

@@ -118,9 +118,12 @@ class _Scenario:
             self._stands = False
             self.faults.mend()
             self.faults.resume()
-        self._until(lambda: self.faults.over and self._is_done(), _PEACE_SECONDS)
+        # To find a record that ends its process takes a dozen processes, each some seconds after the last.
+        seconds = _PEACE_SECONDS * (1 + len(self._deadly))
+        self._until(lambda: self.faults.over and self._is_done(), seconds)
         if not self._broken:
             world.oracles.finally_(world.processes)
+        world.over = True
         for process in self.faults.alive():
             world.stop(process)
         self._until(lambda: not self.faults.alive(), _STOP_SECONDS)

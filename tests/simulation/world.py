@@ -73,6 +73,8 @@ class World:
         self.processes: list[Running] = []
         self.peace = False
         """Nothing is wrong any more."""
+        self.over = False
+        """Nothing is started any more."""
         self.answer: Callable[[Running, Any], None] = lambda process, batch: None
         """What a handler does with a batch."""
         self.at_place: Callable[[str], None] = lambda place: None

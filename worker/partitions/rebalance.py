@@ -245,6 +245,7 @@ class NewAssignments:
         new = self.make(old.partition, self.assignments.next_epoch(), start)
         tracker.end()
         new.topic_id = topic_id
+        new.tracker.reach(0)  # else nothing can be committed while the lanes are full of earlier records
         new.before = old
         self.recreated(new, earlier)
         self.assignments.add([new])

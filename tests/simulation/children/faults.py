@@ -143,7 +143,7 @@ class ChildFaults:
             return
         number = int(worker.name[1:].partition(".")[0])
         scheduler = self._world.scheduler
-        scheduler.at(scheduler.now + _AGAIN_SECONDS, lambda: self._start(number))
+        scheduler.at(scheduler.now + _AGAIN_SECONDS, lambda: self._world.over or self._start(number))
 
 
 def _task() -> Task:
