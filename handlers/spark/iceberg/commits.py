@@ -103,7 +103,8 @@ class TableCommit:
                     producer.append_data_file(file)
         if note.segment:
             made: Any = self.transaction.table_metadata.snapshot_by_id(producer.snapshot_id)
-            noted = note.first, note.segment, made.snapshot_id, made.sequence_number or made.timestamp_ms
+            place = made.sequence_number or made.timestamp_ms
+            noted = note.first, note.segment, producer.snapshot_id, place
             self._noted = {self.ref.app_id: msgspec.json.encode(noted).decode()}
 
     def commit(self, properties: Mapping[str, str] = {}) -> None:
