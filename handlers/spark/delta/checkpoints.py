@@ -107,7 +107,7 @@ def write_checkpoint(files: Files, path: str, version: int, expired_ms: int) -> 
         for (kind, _), action in state.items()
         if kind != "remove" or (action.get("deletionTimestamp") or 0) > expired_ms
     ]
-    later = pc.field("remove", "path").isin([name for kind, name in state if kind in ("add", "remove")])
+    later = pc.field("remove", "path").isin([name for kind, name in state if kind != "txn"])
     table = pa.concat_tables([pa.Table.from_pylist(rows, _SCHEMA), pa.concat_tables(removals).filter(~later)])
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="snappy")

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from handlers.spark.delta.checkpoints import keep_house
+from handlers.spark.delta.checkpoints import CHECKPOINT_EVERY, keep_house
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.few_files import FewFiles, Rewrite, TableFile, exact_scalar, put_file
 from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
-from handlers.spark.delta.log_files import Unknown, found_in
+from handlers.spark.delta.log_files import Unknown, found_in, metadata_in_files
 from handlers.spark.delta.table_columns import ArrowColumns, ColumnChange
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
@@ -97,6 +97,10 @@ class NextVersion:
             keep_house(self.files, self.path, self.number, kept.configuration)
 
     def _commit(self, actions: Sequence[Mapping[str, Any]]) -> None:
+        if self.base is not None and self.number < CHECKPOINT_EVERY:  # a table made anew meanwhile has few
+            found = metadata_in_files(self.files, self.path)
+            if found is not None and found.id != self.base.metadata.id:
+                raise MergeConflict(f"{self.path}: the table was dropped before version {self.number}")
         data = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
         path = f"{self.path}/_delta_log/{self.number:020d}.json"
         with suppress(AlreadyThere):  # it may be this one: a store's client repeats a put without an answer

@@ -63,11 +63,12 @@ def new_partitions(texts: Sequence[str], schema: Schema) -> PartitionSpec:
 
 def unfit(schema: Schema, partitions: PartitionSpec, names: Sequence[str] = ()) -> str:
     """Return why a commit of rows with these columns would fail, or change values. Empty if it would not."""
+    added = {f"_partition_{each.name}" for each in partitions.fields}  # PyIceberg divides rows by them
     for spelled in ([each.name for each in schema.fields], names):
         known = {name.casefold(): name for name in spelled}
         for name in spelled:
-            if known[name.casefold()] != name or name.lower().startswith("_binlane_"):
-                return f"{name!r} is also another column, if case is ignored, or one of binlane's queries"
+            if known[name.casefold()] != name or name in added or name.lower().startswith("_binlane_"):
+                return f"{name!r} is also another column, if case is ignored, or one that merges add"
     for field in schema.fields:
         if _OF_STRUCTS.search(kind := str(field.field_type)):
             return f"column {field.name!r} is {kind}, and PyIceberg does not keep its nulls"

@@ -74,9 +74,13 @@ class TableCommit:
 
     def files(self, matching: Any = _EVERY) -> list[Any]:
         """Return the data files that may have rows which match the expression, each with its deletes."""
-        if self.transaction.table_metadata.current_snapshot() is None:
+        if (snapshot := self.transaction.table_metadata.current_snapshot()) is None:
             return []
-        return list(self.transaction._scan(matching, case_sensitive=False).plan_files())
+        found = list(self.transaction._scan(matching, case_sensitive=False).plan_files())
+        if any(each.content == ManifestContent.DELETES for each in snapshot.manifests(self._io)):
+            paths = {each.file.file_path for each in found}  # without deletes of their other rows
+            found = [each for each in self.transaction._scan().plan_files() if each.file.file_path in paths]
+        return found
 
     def rows(self, file: Any, schema: Any = None) -> pa.Table:
         """Return a file's rows, without deleted ones. `schema`: None for the table's."""

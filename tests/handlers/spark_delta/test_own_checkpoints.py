@@ -324,3 +324,17 @@ def _lines(table: Table, version: int) -> list[str]:
 )
 def test_intervals_of_properties(interval: str, expected: int | None) -> None:
     assert duration_ms(interval) == expected
+
+
+def test_a_table_without_files_gets_further_checkpoints(make_table: MakeTable) -> None:
+    table = make_table(merge=MergeOptions(engine="auto"))
+    table.put(ROWS, {"id": 1})
+    table.merge()
+    table.put(ROWS, {"id": 1, "op": "delete"})
+    table.merge()
+    write_checkpoint(LocalFiles(), table.path, 1, 0)
+    table.sql("ALTER TABLE {t} SET TBLPROPERTIES (own = 1)")
+    write_checkpoint(LocalFiles(), table.path, 2, 0)
+    [removal] = of_checkpoint(table, 1)["remove"]
+    assert of_checkpoint(table, 2)["remove"] == [removal]
+    assert "add" not in of_checkpoint(table, 2)

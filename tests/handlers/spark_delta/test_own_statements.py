@@ -192,6 +192,20 @@ def test_a_commit_leaves_nothing_where_the_table_no_longer_is(tmp_path: Path) ->
     assert not [each for each in Path(table.path).rglob("*") if each.is_file()]
 
 
+def test_a_commit_is_not_of_a_table_that_was_made_anew(tmp_path: Path) -> None:
+    """It has as many versions as the former one."""
+    table, other = Table(None, tmp_path / "t", merge=OWN), Table(None, tmp_path / "other", merge=OWN)
+    for each, number in ((table, 1), (other, 2)):
+        each.put(ROWS, {"id": number})
+        each.merge(each.log.segments[-1])
+    late = next_version(table)
+    LocalFiles().rename(table.path, str(tmp_path / "dropped"))
+    LocalFiles().rename(other.path, table.path)
+    with pytest.raises(MergeConflict, match="dropped before version 1"):
+        late.put("WRITE", {}, rows=Rewrite((), (late.few_files({}, 1).columns.named.empty_table(),)))
+    assert sorted(each.name for each in Path(table.path, "_delta_log").iterdir()) == [f"{0:020d}.json"]
+
+
 def test_a_log_may_begin_with_a_checkpoint(tmp_path: Path) -> None:
     table = Table(None, tmp_path / "t", merge=OWN)
     table.put(ROWS, {"id": 1})

@@ -42,7 +42,7 @@ def _made(lake: IcebergLake, *columns: tuple[str, IcebergType], **options: Any) 
 @pytest.mark.parametrize("mode", ["replica", "history", "changelog"])
 @pytest.mark.parametrize("name", ["_binlane_place", "_binlane_segment", "_BINLANE_until"])
 def test_columns_like_those_of_queries_are_refused(make_lake: MakeLake, mode: str, name: str) -> None:
-    with pytest.raises(Rejected, match=f"'{name}' is also .* one of binlane's queries"):
+    with pytest.raises(Rejected, match=f"'{name}' is also .* one that merges add"):
         make_lake(mode=mode).take(change(1, {"id": 1, name: 0}, {"id": "int", name: "int"}))
 
 
@@ -166,3 +166,13 @@ def test_a_second_partition_of_a_column_is_refused(make_lake: MakeLake, version:
         with pytest.raises(Exception, match="two partitions of one column"):
             lake.merge()
     assert lake.rows() == [{"id": 1, "name": "a"}]
+
+
+def test_a_column_that_pyiceberg_would_add_itself_is_refused(make_lake: MakeLake) -> None:
+    lake = make_lake(partition_by=["bucket(4, id)"])
+    name = "_partition_id_bucket"
+    with pytest.raises(Rejected, match=f"'{name}' is also .* one that merges add"):
+        lake.take(change(1, {"id": 1, name: 0}, {"id": "int", name: "int"}))
+    lake.take(change(2, {"id": 1, "_partition_id": 0}, {"id": "int", "_partition_id": "int"}))
+    lake.merge()
+    assert lake.rows() == [{"id": 1, "_partition_id": 0}]

@@ -12,6 +12,7 @@ import pytest
 from iceberg_lab import IcebergLake, change
 from pyiceberg.exceptions import CommitFailedException
 
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.iceberg.upkeep import expire
 
@@ -124,6 +125,24 @@ def test_a_table_that_is_set_back_while_snapshots_expire_stays_so(lake: IcebergL
     with pytest.raises(CommitFailedException, match="branch main has changed"):
         expire(lake.table(), 0.01, load)
     assert lake.rows() == [{"id": 1, "name": "0"}]
+
+
+def test_snapshots_stay_that_show_that_a_table_was_set_back(lake: IcebergLake) -> None:
+    """Or the next merge would go on, without the rows between."""
+    for number in range(1, 4):
+        lake.take(change(number, {"id": number, "name": "a"}))
+        lake.merge()
+    table = lake.table()
+    table.manage_snapshots().set_current_snapshot(snapshot_id=table.snapshots()[1].snapshot_id).commit()
+    _sink(lake).merges.optimize(2)  # it commits
+    time.sleep(0.05)
+    with pytest.raises(LostCommit, match="was set back to a snapshot before"):
+        _sink(lake).merges.vacuum(0.01)
+    assert len(lake.table().snapshots()) == 4
+    lake.take(change(4, {"id": 4, "name": "a"}))
+    with pytest.raises(Exception, match="was set back to a snapshot before"):
+        lake.merge()
+    assert [row["id"] for row in lake.rows()] == [1, 2]
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])

@@ -171,7 +171,7 @@ class IcebergWork(TableWork):
 
     def vacuum(self, retention: float) -> None:
         if (table := self._load()) is not None:
-            expire(table, retention, self._load)
+            expire(table, retention, lambda: self.held() and self._load())  # not if it was set back
 
 
 class IcebergFollowing(Following):
