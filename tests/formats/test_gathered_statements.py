@@ -10,7 +10,9 @@ from canal_messages import message
 from handlers import Change
 from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
+from worker.fetching.barrier_tables import hidden_behind
 from worker.formats.interface import Apart, Skip, UndecodableRecord
+from worker.units.table_book import TableBook
 
 LOG = {"handlers": [{"type": "log"}]}
 CONFIGURATION: dict[str, Any] = {
@@ -84,3 +86,26 @@ def test_a_statement_in_capitals_is_of_the_table_of_the_rows(database: str, tabl
     row = message(database="SHOP_1", table="A")
     assert canal.route(row.value() or b"").database == "SHOP_1"
     assert [change.op for change in changes_of("crm", "B", "DROP TABLE B")] == ["ddl"]
+
+
+@pytest.mark.parametrize("match", ["shops.users", "crm.users"])
+def test_a_statement_of_an_untold_database_may_show_what_any_rule_hides(match: str) -> None:
+    """Of what Canal's parser does not understand its messages name no database."""
+    hiding = {"match": match, "columns": {"exclude": ["ssn"]}, **LOG}
+    made = Configuration.model_validate({**CONFIGURATION, "tables": [hiding, {"match": "*", **LOG}]})
+    canal, book = formats_of(made).of("cdc"), TableBook(made, lambda _: [])
+    for column, hint in (("ssn", f"Later rows could show what the rules of {match} hide"), ("total", "")):
+        sql = f"ALTER TABLE users RENAME COLUMN {column} TO name"
+        untold = message(database="", table="", type="QUERY", isDdl=True, sql=sql, data=None)
+        with pytest.raises(UndecodableRecord, match="does not name the database") as fault:
+            canal.explain(untold)
+        assert hidden_behind(canal, untold, fault.value, book) == hint
+
+
+@pytest.mark.parametrize(
+    "sql", ["/* by cron */ TRUNCATE TABLE a", "/*!50000 TRUNCATE TABLE a */", "TRUNCATE a"]
+)
+def test_a_truncate_that_its_record_does_not_tell_is_an_error_too(sql: str) -> None:
+    """Debezium's and Canal's records of some have only the statement."""
+    with pytest.raises(UndecodableRecord, match=r"TRUNCATE of shop_1\.a"):
+        changes_of("shop_1", "a", sql)

@@ -40,23 +40,23 @@ def formats_of(
     def rule_for(table: str) -> TableRule | None:
         return (configuration if present is None else present()).rule_for(table)
 
-    def refuse(change: Change, own: Route, table: str) -> None:
+    def refuse(change: Change, own: Route, table: str) -> bool:
         """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
-        and others. Raises ShownBehind, UndecodableRecord."""
+        and others. Returns whether it empties a table. Raises ShownBehind, UndecodableRecord."""
         is_gathered = places.of(own.database, own.table) is not None
-        rule = rule_for(table) if is_gathered else None
-        if rule is not None and rule.statement_rules is not None:
+        if is_gathered and (rule := rule_for(table)) is not None and rule.statement_rules is not None:
             try:
                 rule.statement_rules.follow(change, own.database, own.table)
             except RuleFault as fault:
                 if isinstance(fault, ShownBehind):
                     raise  # all others are about following it
-        for database, name, is_dropped in _named(change.sql or "", own.database):
+        named = list(_named(change.sql or "", own.database))
+        for database, name, kind in named:
             # Servers that ignore case log a statement as the user spelled it.
             spelled = ((database, name), (database.lower(), name.lower()))
             if is_gathered:
-                is_other = not any(places.of(*each) for each in spelled)
-                is_mixed = is_dropped and is_other and any(rule_for(".".join(each)) for each in spelled)
+                is_other = kind == "DropTable" and not any(places.of(*each) for each in spelled)
+                is_mixed = is_other and any(rule_for(".".join(each)) for each in spelled)
             else:  # a handler would change the table that has the rows of all databases
                 is_mixed = any(each in configuration.databases for each, _ in spelled)
             if is_mixed:
@@ -64,6 +64,7 @@ def formats_of(
                     f"its statement changes {database}.{name}, too, but `databases` gathers only some of its "
                     "tables: change the others in the target, and set this record aside"
                 )
+        return any(kind == "TruncateTable" for *_, kind in named)
 
     def gathered(own: Format) -> Format:
         rules = configuration.databases
@@ -74,13 +75,12 @@ def formats_of(
     )
 
 
-def _named(sql: str, database: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield each table that a statement names, and whether it is dropped. Nothing if it cannot be read."""
+def _named(sql: str, database: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each table that a statement names, and the kind of change. Nothing if it cannot be read."""
     # Imported here because few workers gather databases.
     from handlers.mysql import ddl  # noqa: PLC0415
     from handlers.mysql.ddl.rules import names_of  # noqa: PLC0415
 
     with suppress(ddl.StatementError):
         for one in ddl.parse(sql, database):
-            for name in names_of(one):
-                yield name.database or database, name.table, isinstance(one, ddl.DropTable)
+            yield from ((name.database or database, name.table, type(one).__name__) for name in names_of(one))

@@ -17,6 +17,7 @@ from handlers.options.values import TablePattern
 from handlers.values.native_types import NativeTypes, in_full
 from worker.formats.decoding import many_of
 from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.statements import UntoldDatabase
 
 log = get_logger("formats")
 
@@ -65,13 +66,15 @@ class Gathered:
         self,
         format_: Format,
         rules: Mapping[str, DatabasesRule],
-        refuse: Callable[[Change, Route, str], None] = lambda *_: None,
+        refuse: Callable[[Change, Route, str], bool] = lambda *_: False,
         rule_for: Callable[[str], object] = lambda _: None,
     ) -> None:
         """`refuse`: raises if a statement, of this route and this table for handlers, may not be skipped. If
-        the table is not gathered: if it may not be handed on. `rule_for`: returns a table's rule or None."""
+        the table is not gathered: if it may not be handed on. Returns whether the statement empties a table,
+        as some records do not tell a TRUNCATE apart. `rule_for`: returns a table's rule or None."""
         self.name = format_.name
         self.route: Callable[[bytes], Route] = self._route
+        self.source_time_ms: Callable[[Record], int | None] = format_.source_time_ms
         self._format = format_
         self._refuse = refuse
         self._rule_for = rule_for
@@ -108,6 +111,8 @@ class Gathered:
                         self._refuse(each, own, f"{own.database}.{own.table}")
             else:
                 into[first:] = [self._formed(one, place, own) for one in self._rows(into[first:], own, place)]
+        except UntoldDatabase:
+            return  # as without `databases`: the router asks whether later rows may show what is hidden
         except Exception:
             del into[first:]
             raise
@@ -118,9 +123,6 @@ class Gathered:
         if table.startswith(self._all):
             return next(records, None)  # one by one: each has its own database
         return self._decode_many(table, records, into, ends)
-
-    def source_time_ms(self, record: Record) -> int | None:
-        return self._format.source_time_ms(record)
 
     def _route(self, value: bytes) -> Route:
         return self._placed(self._format.route(value))
@@ -141,16 +143,15 @@ class Gathered:
 
     def _rows(self, changes: Sequence[Change], own: Route, place: _Place) -> Iterator[Change]:
         for each in changes:
-            if each.op == "truncate":
+            if each.op == "ddl" and not self._refuse(each, own, f"{place.database}.{own.table}"):
+                # Not its text: it may contain what column rules hide.
+                at = f"{each.topic}[{each.partition}] offset {each.offset}"
+                log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=at)
+            elif each.op in ("ddl", "truncate"):
                 raise UndecodableRecord(
                     f"TRUNCATE of {own.database}.{own.table}, whose table contains rows of other databases: "
                     "delete its rows in the target, and set this record aside"
                 )
-            if each.op == "ddl":
-                self._refuse(each, own, f"{place.database}.{own.table}")
-                # Not its text: it may contain what column rules hide.
-                at = f"{each.topic}[{each.partition}] offset {each.offset}"
-                log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=at)
             else:
                 yield each
 
@@ -163,8 +164,7 @@ class Gathered:
             None if row is None else {column: own.database, **row} for row in (change.before, change.after)
         )
         types = None if change.types is None else self._with_columns(change.types, place, own.table)
-        key = (column, *key) if key else key
-        return replace(change, before=before, after=after, types=types, key_columns=key)
+        return replace(change, before=before, after=after, types=types, key_columns=key and (column, *key))
 
     def _with_columns(self, types: Mapping[str, str], place: _Place, table: str) -> Mapping[str, str]:
         """Add the new column, and those that only other databases have. Otherwise a Spark table would be
