@@ -1,4 +1,4 @@
-"""Calls that may hang. Each runs in its own thread, and the caller waits for a limited time."""
+"""Threads that may be given up: calls that hang, each awaited for a limited time, and background work."""
 
 from __future__ import annotations
 
@@ -70,3 +70,26 @@ class Bounded(Generic[Answer]):
             return "its end"
         inner = traceback.extract_stack(frame)[-3:]
         return " > ".join(f"{each.filename}:{each.lineno} {each.name}" for each in inner)
+
+
+class Background:
+    """One daemon thread, from `start` to `end`."""
+
+    def __init__(self, name: str, run: Callable[[], None]) -> None:
+        """`run` returns soon after `stopped` is set."""
+        self.stopped = threading.Event()
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Start nothing more."""
+        self.stopped.set()
+
+    def ended(self, within: float | None = None) -> bool:
+        """Wait up to `within` seconds, or without a limit. Return whether the thread has ended. Call `end`
+        first."""
+        if self._thread.ident is not None:
+            self._thread.join(within)
+        return not self._thread.is_alive()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from handlers.api import Batch
-from handlers.progress.marks import Partition, Place
+from handlers.progress import Partition, Place
 
 
 class Refused(Exception):

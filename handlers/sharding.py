@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from handlers.api import Change
-from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.bounds import BeyondCalendar
 
 SHARDS = 64
 """Shards of each table: four for each of 16 lanes. That keeps the lanes busy even if the load differs between

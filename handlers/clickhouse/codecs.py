@@ -15,8 +15,8 @@ from uuid import UUID
 
 import msgspec
 
+from handlers.values.bounds import bounded, digits
 from handlers.values.change_json import json_value
-from handlers.values.decimals import bounded, digits
 
 _FIRST_YEAR, _LAST_YEAR = 1900, 2299
 """Range of Date32 and DateTime64 in all versions since 21.9. Years outside are stored as another day."""

@@ -17,7 +17,7 @@ from handlers.clickhouse.codecs import Codec, End, Unencodable, codec_of, end_of
 from handlers.http.parts import RowRefused, in_parts
 from handlers.mysql.types import DECIMALS, INTEGERS, SYNONYMS, read_type
 from handlers.options.templates import MissingValue
-from handlers.values.decimals import BeyondBounds
+from handlers.values.bounds import BeyondBounds
 from handlers.versioned.memory import Memory, UnfitColumn
 from handlers.versioned.row_states import Held, State, with_held_rows
 

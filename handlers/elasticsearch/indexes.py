@@ -28,7 +28,7 @@ from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_o
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.parts import RequestRefused, RowRefused
 from handlers.options.templates import MissingValue, Template
-from handlers.values.decimals import BeyondBounds
+from handlers.values.bounds import BeyondBounds
 from handlers.versioned.memory import RENAMED, Memory, Unfit
 from handlers.versioned.row_states import Held, State, new_columns, with_held_rows
 

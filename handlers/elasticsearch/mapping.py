@@ -16,9 +16,8 @@ import msgspec
 
 from handlers.api import Row
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, read_type
-from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.bounds import BeyondCalendar, digits
 from handlers.values.change_json import json_value
-from handlers.values.decimals import digits
 
 Field = Mapping[str, Any]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
-from handlers.background import Background
 from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
+from handlers.hanging_calls import Background
 from handlers.logs import get_logger
 from handlers.options.section import Options
 from handlers.options.templates import place_of

@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from handlers.files.table_file import safe_name
-from handlers.progress.marks import BEFORE_ALL, WHOLE, Place
-from handlers.progress.topic_ids import TopicId
+from handlers.progress import BEFORE_ALL, WHOLE, Place, TopicId
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.parquet_files import writing
 

@@ -13,8 +13,7 @@ from handlers.failures import UnfitPlace
 from handlers.files.parquet_chain import BrokenFile, Chain, Source, encoded, find, sources_below
 from handlers.files.table_file import check_writable, safe_name
 from handlers.logs import get_logger
-from handlers.progress.marks import WHOLE, Partition, PassingOver, Place, beyond
-from handlers.progress.topic_ids import KnownIds, of_former
+from handlers.progress import WHOLE, KnownIds, Partition, PassingOver, Place, beyond, of_former
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError, scheme_of
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from handlers.mysql.types import MySQLType, read_type
-from handlers.values.decimals import bounded
+from handlers.values.bounds import bounded
 
 
 class Converter(NamedTuple):

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from handlers.api import Batch, Change, Row, TargetUnavailable
 from handlers.mysql.ddl import TableName
-from handlers.progress.marks import WHOLE
+from handlers.progress import WHOLE
 from handlers.rows import ValueUntold, check_all_told
 from handlers.sql import folding
 from handlers.sql.ddl import following as ddl

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from handlers.api import Batch, Change, Handler, HandlerContext, PartialFailure, Rejected, TargetUnavailable
 from handlers.logs import get_logger
-from handlers.progress.marks import PassingOver
+from handlers.progress import PassingOver
 from handlers.sql.applying import TABLE_SECONDS, UNFIT, Applier
 from handlers.sql.ddl.schemas import SchemaChanged
 from handlers.sql.folding import ChangeFailed, has_ddl, parts

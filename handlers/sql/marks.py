@@ -1,10 +1,10 @@
 """Marks: how far each source table is applied. The target stores them in the same transaction as the rows.
 
-`handlers.progress.marks` contains the rules. Reading a mark locks it until the transaction ends. After a
+`handlers.progress` contains the rules. Reading a mark locks it until the transaction ends. After a
 rebalance, two workers may have the same change, because one has not yet noticed that it lost the partition.
 The lock makes the second worker see what the first has applied.
 
-A mark's row also contains its topic's current id and a few former ones (`handlers.progress.topic_ids`)."""
+A mark's row also contains its topic's current id and a few former ones (`handlers.progress`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,18 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from handlers.api import Change
-from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
-from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
+from handlers.progress import (
+    BEFORE_ALL,
+    WHOLE,
+    KnownIds,
+    MadeAnew,
+    Partition,
+    Place,
+    TopicId,
+    beyond,
+    of_former,
+    reached,
+)
 from handlers.sql.kept_tables import Kept
 from handlers.sql.own_tables import OwnTables, insert_if_missing
 

@@ -13,8 +13,7 @@ from uuid import UUID
 import msgspec
 
 from handlers.api import Change, Row
-from handlers.values.beyond_calendar import BeyondCalendar
-from handlers.values.decimals import digits
+from handlers.values.bounds import BeyondCalendar, digits
 
 _encode = msgspec.json.Encoder().encode
 

@@ -14,7 +14,7 @@ from handlers.logs import get_logger
 from handlers.mysql import ddl
 from handlers.mysql.statement_of_change import WholeTables, operations_of
 from handlers.options.templates import place_of
-from handlers.progress.marks import PassingOver
+from handlers.progress import PassingOver
 from handlers.versioned.memory import Memory, Unfit, UnfitColumn, remembering
 from handlers.versioned.options import VersionedOptions
 from handlers.versioned.row_states import Held, RowMoved, State, check_late, last_states, partition_of

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from handlers.api import Batch, Change
-from handlers.progress.topic_ids import MadeAnew, former_topic
+from handlers.progress import MadeAnew, former_topic
 
 EPOCH_BITS = 56
 """A version's bits below its epoch: `version - 1 >> EPOCH_BITS` is the epoch."""

@@ -20,8 +20,8 @@ from handlers import Change
 from handlers.mysql.values import converter_of
 from handlers.sql.types.values import Kind
 from handlers.sql.types.values import encode as as_sql
+from handlers.values.bounds import MOST_DIGITS, BeyondBounds, digits
 from handlers.values.change_json import json_value
-from handlers.values.decimals import MOST_DIGITS, BeyondBounds, digits
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings

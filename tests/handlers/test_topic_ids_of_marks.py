@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.progress.topic_ids import FormerTopic, KnownIds, TopicId, followed
+from handlers.progress import FormerTopic, KnownIds, TopicId, followed
 
 PLACE = ("cdc", 0)
 

@@ -10,9 +10,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from math import isfinite
 from typing import Any, NamedTuple
 
-from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.bounds import BeyondCalendar, bounded
 from handlers.values.change_json import duration_text
-from handlers.values.decimals import bounded
 
 CAST_NAMES = ("text", "integer", "decimal(12,2)", "double", "boolean", "date", "datetime", "timestamp")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s?(\d{1,2})\)", re.ASCII)

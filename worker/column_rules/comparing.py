@@ -9,7 +9,7 @@ from math import isfinite, isnan
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
-from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.bounds import BeyondCalendar
 
 _SIGNS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, ">": gt, ">=": ge, "<": lt, "<=": le}
 _Number = bool | int | float | Decimal

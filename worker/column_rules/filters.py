@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from handlers.values.decimals import bounded
+from handlers.values.bounds import bounded
 from worker.column_rules.comparing import FilterFault, compared, like, truth
 
 _MOST_CHARACTERS = 10_000

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from handlers.values.decimals import bounded
+from handlers.values.bounds import bounded
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions of a decoder: invalid JSON or a wrong type, bytes that are not UTF-8, too much nesting."""

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from handlers import Batch, Change, HandlerContext, PartialFailure, Rejected, TargetUnavailable
-from handlers.progress.marks import Place
+from handlers.progress import Place
 from handlers.reloading import Behind, Differs, Hindered, Refused, TableReload
 from handlers.sql.handler import DatabaseError
 from worker.configuration import Configuration, HandlerEntry

@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from handlers.mysql.ddl import Column, Default
 from handlers.mysql.types import BYTES, INTEGERS, MOST_OF_BINARY, TEXTS, MySQLType, read_type
 from handlers.mysql.values import converter_of
-from handlers.values.decimals import bounded
+from handlers.values.bounds import bounded
 
 _NUMBERS = (*INTEGERS, "decimal", "float", "double", "bit", "year")
 _DIALECTS = {"postgresql": Postgres, "mysql": MySQL, "spark": Spark, "duckdb": DuckDB}

@@ -8,7 +8,7 @@ import msgspec
 
 from handlers.logs import get_logger
 from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
-from handlers.spark.ddl.filling import compute, fill, number
+from handlers.spark.ddl.conversions import compute, fill, number
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import Target, find, free_name
 from handlers.spark.delta.statements import literal, needs_mapping

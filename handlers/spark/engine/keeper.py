@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from handlers.background import Background
+from handlers.hanging_calls import Background
 from handlers.logs import get_logger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.options import UpkeepOptions

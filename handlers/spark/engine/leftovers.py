@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from handlers.background import Background
+from handlers.hanging_calls import Background
 from handlers.logs import get_logger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables

@@ -13,7 +13,7 @@ from itertools import count
 
 from msgspec.structs import replace
 
-from handlers.background import Background
+from handlers.hanging_calls import Background
 from handlers.logs import get_logger
 from handlers.spark.log.packs.pack_file import Index, Piece, encoded
 from handlers.spark.log.packs.streams import PackFolder, StreamEnded

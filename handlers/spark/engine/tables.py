@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 from handlers.api import HandlerContext
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
-from handlers.progress.marks import PassingOver
-from handlers.progress.topic_ids import KnownIds
+from handlers.progress import KnownIds, PassingOver
 from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.packs import Packs

@@ -11,8 +11,19 @@ from typing import NamedTuple
 import msgspec
 
 from handlers.api import Change
-from handlers.progress.marks import BEFORE_ALL, WHOLE, Known, Partition, Place, beyond, reached
-from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
+from handlers.progress import (
+    BEFORE_ALL,
+    WHOLE,
+    Known,
+    KnownIds,
+    MadeAnew,
+    Partition,
+    Place,
+    TopicId,
+    beyond,
+    of_former,
+    reached,
+)
 
 _LETTER = re.compile("(.*@)([0-9]+)", re.DOTALL)
 """Names of Kafka's topics contain no @."""
@@ -113,7 +124,7 @@ _read_written = msgspec.json.Decoder(_Written).decode
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far one table was applied, by the rules of `handlers.progress.marks`. Equal marks have equal
+    """How far one table was applied, by the rules of `handlers.progress`. Equal marks have equal
     content.
 
     >>> Marks()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from handlers.progress.marks import WHOLE, Partition
+from handlers.progress import WHOLE, Partition
 from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, is_behind, told_apart
 from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.delta.state import TableState, look

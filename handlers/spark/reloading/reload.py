@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from handlers.api import Batch, HandlerContext, Rejected, StopWorker, TargetUnavailable
-from handlers.progress.marks import Partition, Place
+from handlers.progress import Partition, Place
 from handlers.reloading import CatchUp, Differs, Hindered, Refused, Taken
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from handlers.mysql.values import single
+from handlers.values.bounds import digits
 from handlers.values.change_json import duration_text, json_text
-from handlers.values.decimals import digits
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
 """Errors that `array_of` raises for values that do not fit."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place
+from handlers.progress import BEFORE_ALL, WHOLE, Partition, Place
 from handlers.sql.naming import exact
 from handlers.sql.target.known_tables import TableName
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from handlers.api import Batch, HandlerContext, TargetUnavailable
 from handlers.mysql.ddl import TableName
 from handlers.options.templates import literal
-from handlers.progress.marks import Partition, Place
+from handlers.progress import Partition, Place
 from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, Taken, is_behind, told_apart
 from handlers.sql.handler import SqlHandler
 from handlers.sql.marks import Marks

@@ -10,9 +10,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.bounds import BeyondCalendar, digits
 from handlers.values.change_json import duration_text, json_text
-from handlers.values.decimals import digits
 
 
 class UnfitValue(ValueError):

@@ -17,7 +17,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from handlers.sql.types.driver_values import UnfitValue, text_of
 from handlers.sql.types.postgresql_types import ShortText, refuse_below
 from handlers.sql.types.values import Kind, kind_of
-from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.bounds import BeyondCalendar
 
 
 class Losses(NamedTuple):

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from handlers.sql.types.column_types import Unsigned64
 from handlers.sql.types.driver_values import DRIVERS, UnfitValue, text_of
 from handlers.sql.types.postgresql_types import ShortText
-from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.bounds import BeyondCalendar
 from handlers.values.change_json import json_text
 
 _SHOWN = 40

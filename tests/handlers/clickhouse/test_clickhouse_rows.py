@@ -14,7 +14,7 @@ from handlers import Batch, Rejected
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.tables import Tables
 from handlers.failures import UnfitPlace
-from handlers.progress.topic_ids import FormerTopic
+from handlers.progress import FormerTopic
 from handlers.testing import make_batch
 from handlers.versioned.memory import Unfit, UnfitColumn
 from handlers.versioned.row_states import RowMoved

@@ -17,7 +17,7 @@ from handlers.elasticsearch.client import Item, write
 from handlers.elasticsearch.index import document_id
 from handlers.elasticsearch.indexes import Index, Indexes
 from handlers.http.client import HttpClient
-from handlers.progress.topic_ids import FormerTopic
+from handlers.progress import FormerTopic
 from handlers.testing import make_batch
 from handlers.versioned.memory import Unfit
 from handlers.versioned.row_states import RowMoved

@@ -14,7 +14,7 @@ from servers.hook_server import Answer, HookServer
 
 from handlers import Batch, Rejected
 from handlers.elasticsearch import ElasticsearchHandler
-from handlers.progress.topic_ids import FormerTopic
+from handlers.progress import FormerTopic
 from handlers.testing import make_batch, opened
 from handlers.versioned.row_states import RowMoved
 from handlers.versioned.versions import BeyondVersions, Topic, followed, version_of

@@ -18,7 +18,7 @@ from servers.s3_server import S3Server
 from handlers import Batch, TargetUnavailable
 from handlers.files.handler import FilesHandler
 from handlers.files.parquet_chain import BrokenFile
-from handlers.progress.topic_ids import FormerTopic
+from handlers.progress import FormerTopic
 from handlers.sharding import shard_of
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.testing import make_batch, opened

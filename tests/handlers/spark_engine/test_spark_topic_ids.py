@@ -8,7 +8,7 @@ import structlog
 from spark_lake import MakeLake, change
 
 from handlers import Change
-from handlers.progress.topic_ids import FormerTopic
+from handlers.progress import FormerTopic
 
 
 def row(number: int, name: str) -> dict[str, object]:

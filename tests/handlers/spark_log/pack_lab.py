@@ -20,8 +20,7 @@ from log_lab import MemoryFiles
 from handlers import Batch, Change, HandlerContext
 from handlers.failures import AskAgain
 from handlers.logs import get_logger
-from handlers.progress.marks import PassingOver
-from handlers.progress.topic_ids import KnownIds
+from handlers.progress import KnownIds, PassingOver
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.engine.packs import Packs

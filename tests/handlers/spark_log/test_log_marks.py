@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from log_lab import change
 
 from handlers import Change
-from handlers.progress.marks import WHOLE
-from handlers.progress.topic_ids import FormerTopic, KnownIds, TopicId
+from handlers.progress import WHOLE, FormerTopic, KnownIds, TopicId
 from handlers.sharding import shard_of
 from handlers.spark.log.marks import Letters, Marks, Run, UnreadableMarks, row_of, with_letter
 

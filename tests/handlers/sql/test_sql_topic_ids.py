@@ -11,7 +11,7 @@ import structlog
 from sql_lab import SqlLab, orders
 
 from handlers import Batch
-from handlers.progress.topic_ids import FormerTopic
+from handlers.progress import FormerTopic
 from handlers.sharding import shard_of
 
 TYPES = {"id": "int", "n": "int"}

@@ -18,7 +18,7 @@ from turns import Turns
 from handlers import Batch, Handler
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.elasticsearch.client import SearchClient
-from handlers.progress.topic_ids import FormerTopic
+from handlers.progress import FormerTopic
 from handlers.testing import make_batch
 
 TYPES = {"id": "int", "n": "int"}

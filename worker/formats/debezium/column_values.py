@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
-from handlers.values.decimals import bounded
+from handlers.values.bounds import bounded
 from worker.formats.debezium.connect.schema import DECIMAL, Field
 from worker.formats.debezium.connect.times import as_none, digits_of, in_utc, scaled, unscaled
 from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, connect_reader, enum_of, set_of

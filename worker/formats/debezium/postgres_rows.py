@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.bounds import BeyondCalendar
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.connect.times import LOST
 from worker.formats.debezium.connect.values import Reader

@@ -13,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from handlers.mysql.values import compact_json, single
-from handlers.values.decimals import bounded
+from handlers.values.bounds import bounded
 from worker.formats.dts.schema import CLASSES, VALUES, Kind
 from worker.formats.schema_registry.avro.code import Code
 from worker.formats.schema_registry.avro.schema import AvroSchema

@@ -16,7 +16,7 @@ import msgspec
 
 from handlers.mysql.types import BYTES, INTEGERS, SHAPES, TEXTS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
-from handlers.values.decimals import bounded
+from handlers.values.bounds import bounded
 from worker.formats.interface import Record, UndecodableRecord, has_calendar, wrong_value
 from worker.formats.json_values import READ_ERRORS, compact, read_json
 from worker.formats.maxwell.wkt import geometry_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from handlers.api import Rejected, StopWorker, TargetUnavailable
-from handlers.progress.topic_ids import FormerTopic
+from handlers.progress import FormerTopic
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.held_segments import UnknownSegments
 from handlers.spark.iceberg.catalog import is_outage

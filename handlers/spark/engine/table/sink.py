@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavailable
 from handlers.options.templates import place_of
-from handlers.progress.topic_ids import MadeAnew
+from handlers.progress import MadeAnew
 from handlers.spark.engine.packs import Handed
 from handlers.spark.engine.table.failures import LogFailure
 from handlers.spark.engine.table.log_end import Entry, LogEnd

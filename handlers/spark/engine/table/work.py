@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from handlers.api import Change, Rejected
 from handlers.mysql.ddl import TableName
-from handlers.progress.topic_ids import MadeAnew
+from handlers.progress import MadeAnew
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict

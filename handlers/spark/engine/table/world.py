@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from handlers.api import HandlerContext
 from handlers.mysql.ddl import TableName
-from handlers.progress.marks import PassingOver
-from handlers.progress.topic_ids import KnownIds
+from handlers.progress import KnownIds, PassingOver
 from handlers.spark.delta.modes.choice import Applier
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.packs import Packs

@@ -15,8 +15,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from handlers.mysql.values import converter_of
-from handlers.values.beyond_calendar import BeyondCalendar
-from handlers.values.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
+from handlers.values.bounds import MOST_FRACTION, MOST_ZEROS, BeyondBounds, BeyondCalendar, bounded
 
 # Wide enough for PostgreSQL's longest numbers, which have 147,455 digits.
 EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow])

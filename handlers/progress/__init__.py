@@ -1,2 +1,0 @@
-"""Progress stored in targets with transactions: marks, recreated topics, and changes that are
-skipped."""
