@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from worker.attempts.steps import ProcessAway, ProcessDied
+from worker.processes import changes
 from worker.processes import child as child_program
-from worker.processes import processes as processes_module
 from worker.processes.changes import Held, Reading
 from worker.processes.faults import unpacked
 from worker.processes.frames import REQUESTS
@@ -145,7 +145,7 @@ def test_a_ticket_of_an_ended_process_is_shown_to_the_next(monkeypatch: Patch) -
         def process(self, own: Process) -> None:
             self._own = own
 
-    monkeypatch.setattr(processes_module, "Held", AnyProcess)
+    monkeypatch.setattr(changes, "Held", AnyProcess)
     found("order", first=5)
 
 
