@@ -155,7 +155,7 @@ def test_the_end_of_a_process_that_was_replaced_is_told_if_it_was_not_ended(
     make: Make, writing: Entry, tmp_path: Path
 ) -> None:
     (once := tmp_path / "once").touch()
-    of_others = set(threading.enumerate())
+    others = set(threading.enumerate())  # of a start that failed in another test
     stage = make({"handlers": [writing(does={"0": "hang"}, once=str(once))]}, processes=1)
     [own] = stage.processes._slots
     orders = stage.unit("orders")
@@ -172,8 +172,7 @@ def test_the_end_of_a_process_that_was_replaced_is_told_if_it_was_not_ended(
         stage.wait(lambda: stage.checkpoint() is not None and orders.state is UnitState.IDLE)
         own.retire()
         stage.wait(lambda: not Path(f"/proc/{second}").exists())
-        own_threads = lambda: [each.name for each in set(threading.enumerate()) - of_others]  # noqa: E731
-        stage.wait(lambda: own_threads().count("process-0") == 1)
+        stage.wait(lambda: [each.name for each in {*threading.enumerate()} - others].count("process-0") == 1)
     ended = [(log["pid"], log["tables"]) for log in logs if log["event"] == "lane_process_ended"]
     assert ended == [(first, ["shop.orders"])]
     assert stage.counted("binlane_lane_processes_ended_total 1.0")

@@ -78,7 +78,7 @@ class OpenedHandlers:
         """Pass changes of a decoded batch to a handler. Raises what it raises, and ProcessAway.
 
         `piece`: the first change, the end, the attempt. `latest`: it begins before. `call`: the handler's
-        number, the fields of the call's log lines, what `records.traced` told."""
+        number, the fields of its log lines, and the answer of `records.traced`."""
         number, fields, traced = call
         handler = self._all[number]
         work = self._batches.kept(ticket)

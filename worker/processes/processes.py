@@ -55,8 +55,7 @@ class Processes:
         ready: Callable[[], object],
         ended: Callable[[], object],
     ) -> None:
-        """`trusted_until`: of `Lanes`. `ready`: called when a process that had ended is there again. `ended`:
-        when one has ended."""
+        """`trusted_until`: of `Lanes`. `ended`: called when a process has ended. `ready`: when it is back."""
         self._trusted_until = trusted_until
         self._pickled = pickle.dumps(configuration)
         listener = Listener(metrics, fail, rebuilt)
@@ -115,15 +114,14 @@ class Processes:
         return answers
 
     def handle(self, opening: Opening, batch: Batch) -> None:
-        """Pass a batch to a handler in its table's process. Raises what the handler raises, ProcessDied, and
-        ProcessAway."""
+        """Pass a batch to a handler in its table's process. Raises its error, ProcessDied and ProcessAway."""
         changes = batch.changes
         assert isinstance(changes, ChangesElsewhere)  # decoded by `decoded`
         reading, label = changes.reading, batch.table
         slot = self._slot(label)
         process = slot.process
         if opening.number not in process.knows.handlers:
-            self._reopen(slot, process, opening)
+            self._reopen(label, slot, process, opening)
         call = opening.number, context.get()(), traced(batch, reading.chunks)
         others = [
             each.table.label for chunk in reading.chunks if chunk.barrier for each in chunk.barrier.others
@@ -262,10 +260,13 @@ class Processes:
                 self._ask(process, "open", opening.number, *opening.packed())
                 process.knows.handlers.add(opening.number)
 
-    def _reopen(self, slot: Slot, process: Process, opening: Opening) -> None:
+    def _reopen(self, label: str, slot: Slot, process: Process, opening: Opening) -> None:
         """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""
         try:
-            self._open(process, opening)
+            with slot.entered(label, process):  # else another batch is to blame if that ends the process
+                self._open(process, opening)
+        except ProcessAway:
+            raise
         except Exception as error:
             reason = f"lane process {slot.number} cannot open handler {opening.entry.name}: {text_of(error)}"
             raise ProcessAway(reason, 1.0) from error

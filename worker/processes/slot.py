@@ -73,7 +73,7 @@ class Slot:
     def ask(self, table: str, process: Process, name: str, *rest: Any) -> Any:
         """Ask `process` to do something for a table's batch. Raises what the child raises, ProcessAway, and
         ProcessDied."""
-        with self._entered(table, process):
+        with self.entered(table, process):
             try:
                 answer = process.ask(name, *rest)
             except (EOFError, OSError):  # of the connection: errors of the child are none of these
@@ -103,7 +103,8 @@ class Slot:
             process.end()
 
     @contextmanager
-    def _entered(self, table: str, process: Process) -> Iterator[None]:
+    def entered(self, table: str, process: Process) -> Iterator[None]:
+        """If the process ends meanwhile, this may be to blame. Raises ProcessAway."""
         call = object()
         with self._changed:
             if self._process is not process:
