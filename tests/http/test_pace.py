@@ -73,7 +73,10 @@ def test_a_drain_takes_as_long_as_the_longest_running_batch_and_the_lanes_as_the
     assert drain_cost(status) == "drain 7.5 s, repeats 127,000"
 
 
-@pytest.mark.parametrize(("waiting", "among", "share"), [(1_000, 20_000, 1.0), (10_000, 200_000, 0.33)])
+@pytest.mark.parametrize(
+    ("waiting", "among", "share"),
+    [(1_000, 20_000, 1.0), (10_000, 200_000, 0.33), (10_000, 1_000_000, 0.21)],
+)
 def test_what_a_commit_has_no_room_for_is_counted(waiting: int, among: int, share: float) -> None:
     """The figures of docs/deployment.md: one table's waiting records, scattered over a partition."""
     gaps = sorted(random.Random(1).sample(range(1, among), waiting))
