@@ -127,6 +127,18 @@ def test_monitoring_has_each_pod_scraped_once_at_the_port_of_its_metrics() -> No
     assert found["PrometheusRule/binlane"]["spec"] == rules
 
 
+def test_all_that_the_operator_selects_gets_its_labels(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    [parts] = re.findall(r"```yaml\n(labels:\n[^`]*release[^`]*)```", page)
+    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
+    folder = tmp_path / "k8s" / "own"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(f"resources: [../overlays/monitoring]\n{parts}")
+    found = {each["kind"]: each["metadata"]["labels"] for each in render(folder)}
+    for kind in ("PodMonitor", "PrometheusRule", "AlertmanagerConfig"):
+        assert found[kind]["release"] == "prometheus", kind
+
+
 def test_a_second_namespace_of_the_same_prometheus_leaves_the_rules_out(tmp_path: Path) -> None:
     """Loaded twice, each rule would write the same series twice."""
     page = (ROOT / "docs" / "deployment.md").read_text()
