@@ -20,7 +20,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 from check_manifests import render
 
 SHOWN = list(blocks("yaml"))
-OF_KUSTOMIZE = [block for block in SHOWN if re.search(r"^(resources|patches):", block.text, re.MULTILINE)]
+OF_KUSTOMIZE = [
+    block for block in SHOWN if re.search(r"^(resources|patches|labels):", block.text, re.MULTILINE)
+]
 OF_HELM = [block for block in SHOWN if block.text.startswith("# values.yaml\n")]
 POSITIONS = [block for block in SHOWN if block.text.startswith("initial:")]
 """Several values of one key: configuration/test_schema.py takes them one by one."""
@@ -99,4 +101,4 @@ def test_what_helm_is_to_take_it_takes(block: Block, helm: str, tmp_path: Path) 
 
 def test_all_kinds_are_found() -> None:
     found = (len(CONFIGURATIONS) > 30, len(OF_KUSTOMIZE), len(OF_HELM), len(POSITIONS))
-    assert found == (True, 6, 1, 1)
+    assert found == (True, 7, 1, 1)
