@@ -39,7 +39,7 @@ def kill_at_random(
 ) -> None:
     """Kill one of the processes six times, or all of them, each time after some progress."""
     for _ in range(6):
-        target = progress() + draw.randint(1, total // 10)
+        target = min(total, progress() + draw.randint(1, total // 10))
         eventually(lambda target=target: progress() >= target, within=90, every=0.01)
         time.sleep(draw.uniform(0.0, 0.1))
         alive = children(worker)

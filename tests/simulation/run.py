@@ -87,7 +87,9 @@ class _Scenario:
         self.faults = faults.Faults(world, plan, self._random, self.start)
         world.answer = self._answer
         world.segment_bytes = plan.segment_bytes
-        world.parks = bool(plan.stands or plan.paused or plan.failing or plan.unavailable or plan.poison)
+        world.parks = plan.children is not None or bool(
+            plan.stands or plan.paused or plan.failing or plan.unavailable or plan.poison
+        )
         self._written = False
         self._settled = 0.0
         self._peace = False

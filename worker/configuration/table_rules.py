@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
@@ -145,8 +144,8 @@ class TableRule(Section):
     _secret: str | None = PrivateAttr(default=None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process. `Configuration` makes its column rules again."""
-        return partial(TableRule.model_construct, self.model_fields_set, **self.__dict__), ()
+        """For another process, which makes the column rules again, and `Configuration` those of statements."""
+        return _made_again, (self.model_fields_set, dict(self.__dict__), self._secret)
 
     @model_validator(mode="after")
     def _marks_have_a_place(self) -> Self:
@@ -218,3 +217,7 @@ class TableRule(Section):
     def may_match(self, table: str) -> bool:
         """Whether the rule matches `table` as written, or in lower case (statements may use capitals)."""
         return self.matches(table) or self.matches(table.lower())
+
+
+def _made_again(given: set[str], fields: dict[str, Any], secret: str | None) -> TableRule:
+    return TableRule.model_construct(given, **fields).ruled(secret)

@@ -127,8 +127,9 @@ class Batches:
     def _adopt(self, table: Table) -> None:
         """As in `TableBook.adopt`: a statement in its records may name a table whose rules have changed."""
         rule = self.configuration.rule_for(table.label)
-        if rule is not None and rule.is_as(table.rule):
-            table.statement_rules = rule.statement_rules
+        if rule is None or not rule.is_as(table.rule):  # all tables have the same ones
+            rule = self.configuration.tables[0]
+        table.statement_rules = rule.statement_rules
 
     def _chunk(
         self, topic: str, partition: int, topic_id: str | None, alone: bool, *columns: Sequence[Any]
