@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from process_stage import ProcessStage
 from processing import NOW
 from structlog.testing import capture_logs
 
+from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats.interface import SeparateDDL
 from worker.processes import process
@@ -95,3 +97,21 @@ def test_a_definition_that_is_read_again_is_kept_once(
     with noted_asks(monkeypatch) as asked:
         stage.run(orders)
     assert [len(what[1]) for what in asked if what[0] == "learn"] == [2]
+
+
+def test_a_rule_reaches_a_process_with_its_column_rules() -> None:
+    columns = {"mask": {"ssn": {"hash": {}}}}
+    configuration = Configuration.model_validate(
+        {
+            "kafka": {"bootstrap_servers": "unused:1", "group_id": "g", "topics": ["cdc"]},
+            "masking": {"secret": "s" * 32},
+            "tables": [{"match": "*", "handlers": [{"type": "log"}], "columns": columns, "filter": "id < 7"}],
+        }
+    )
+    [rule] = configuration.tables
+    there: TableRule = pickle.loads(pickle.dumps(rule))
+    assert rule.row_rules is not None
+    assert there.row_rules is not None
+    assert there.is_as(rule)
+    assert there.row_rules.hides_no_more_than(rule.row_rules)
+    assert rule.row_rules.hides_no_more_than(there.row_rules)
