@@ -100,7 +100,7 @@ def test_a_definition_that_is_read_again_is_kept_once(
 
 
 def test_a_rule_reaches_a_process_with_its_column_rules() -> None:
-    columns = {"mask": {"ssn": {"hash": {}}}}
+    columns = {"mask": {"ssn": "hash"}}
     configuration = Configuration.model_validate(
         {
             "kafka": {"bootstrap_servers": "unused:1", "group_id": "g", "topics": ["cdc"]},

@@ -144,7 +144,7 @@ class TableRule(Section):
     _secret: str | None = PrivateAttr(default=None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process, which makes the column rules again, and `Configuration` those of statements."""
+        """For another process: it makes the column rules again, and `Configuration` those of statements."""
         return _made_again, (self.model_fields_set, dict(self.__dict__), self._secret)
 
     @model_validator(mode="after")
