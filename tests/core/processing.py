@@ -71,11 +71,14 @@ class Stage:
         ]
         self.made.add(self)
 
+    def start(self) -> None:
+        for processor in self.processors:
+            processor.start()
+
     def run(self, *units: Unit, until: Callable[[], object] | None = None, seconds: float = 10.0) -> None:
         """Start, and stop when nothing moves any more (or `until` says so)."""
         still = (UnitState.IDLE, UnitState.HALTED, UnitState.WAITING_FOR_OTHERS)
-        for processor in self.processors:
-            processor.start()
+        self.start()
         end = time.monotonic() + seconds
         while not self.errors and (not until() if until else any(each.state not in still for each in units)):
             assert time.monotonic() < end, [each.state for each in units]

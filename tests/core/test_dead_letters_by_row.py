@@ -42,8 +42,7 @@ def run(letters: Letters, handler: Handler, records: list[Record]) -> Stage:
     stage = Stage(lanes=4, on_undecodable="dead_letter", letters=letters)  # type: ignore[arg-type]  # only `send`
     table = by_row(handler)
     stage.lanes.offer(delivery((table, chunk(stage.partition, records))))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: stage.checkpoint() == Checkpoint(len(records)))
     stage.stop()
     return stage

@@ -55,8 +55,7 @@ def test_a_worker_without_free_files_kills_no_process(make: Make, writing: Entry
     stage = make({"handlers": [writing(does={"0": "hang"})]}, processes=1)
     orders, items = stage.unit("orders"), stage.unit("items")
     stage.offer((orders, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(stage.calls.current)
     time.sleep(0.2)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -79,8 +78,7 @@ def test_a_process_whose_connection_is_lost_is_replaced(
     [old] = stage.pids()
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(stage.calls.current)
     time.sleep(0.2)
     for frames in present(stage)._connections[1:]:
@@ -138,8 +136,7 @@ def test_nothing_begins_after_a_long_opening_without_another_look(
     stage.wait(lambda: stage.pids() not in ([old], []))
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: len(stage.events("open")) == 2)
     stage.partition.closed = True
     gate.unlink()
@@ -236,8 +233,7 @@ def test_a_process_that_is_started_says_nothing_of_the_target(make: Make, writin
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
     with capture_logs() as logs:
-        for processor in stage.processors:
-            processor.start()
+        stage.start()
         stage.wait(lambda: any(log["event"] == "target_down" for log in logs))
         os.kill(old, signal.SIGKILL)
         stage.wait(lambda: stage.pids() not in ([old], []))

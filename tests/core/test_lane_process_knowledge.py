@@ -46,8 +46,7 @@ def test_a_statement_that_fails_renews_processes_once_for_its_other_tables(
     units = [stage.unit(name) for name in ("orders", "items", "users")]
     orders, items, users = units
     stage.offer((orders, [0]), (items, [1]), (users, [2]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: all(unit.finished_records == 1 for unit in units))
     statement = chunk(stage.partition, [ddl(3)], alone=True)
     statement.barrier = Barrier(orders, (items,))

@@ -130,8 +130,7 @@ def test_a_batch_that_ended_its_process_holds_no_others_up_while_it_waits(
     stage = make({"handlers": [writing(does={"0": "die"})], "retry": retry}, processes=1)
     orders, items = stage.unit("orders"), stage.unit("items")
     stage.offer((orders, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: orders.failed_batches == 1)
     stage.offer((items, [1]))
     stage.wait(lambda: stage.ids("items") == [[100]])
@@ -160,8 +159,7 @@ def test_the_end_of_a_process_that_was_replaced_is_told_if_it_was_not_ended(
     [own] = stage.processes._slots
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: not once.exists())
     [first] = stage.pids()
     with capture_logs() as logs:
@@ -197,8 +195,7 @@ def test_looks_into_a_stopped_process_take_one_thread(
     stage = make({"handlers": [writing(does={"0": "hang"})]}, processes=1, lanes=1)
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(stage.calls.current)
     time.sleep(0.2)
     [pid] = stage.pids()
@@ -229,8 +226,7 @@ def test_nothing_is_left_of_connections_that_were_lost(make: Make, writing: Entr
 def test_nothing_is_left_of_processes_that_ended(make: Make, writing: Entry, deaths: int) -> None:
     stage = make({"handlers": [writing()]}, processes=1, lanes=1)
     orders = stage.unit("orders")
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     told: list[tuple[int, int]] = []
     gc.disable()  # a worker collects what is in cycles only after many batches
     try:

@@ -262,8 +262,7 @@ def test_the_stack_of_a_slow_call_is_that_of_the_process(make: Make, writing: En
     stage = make({"handlers": [writing(does={"0": "hang"})]})
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(stage.calls.current)
     [(thread, call)] = stage.calls.current().items()
     time.sleep(0.5)
@@ -285,8 +284,7 @@ def test_a_process_that_was_idle_is_started_again(make: Make, writing: Entry) ->
     [old] = stage.pids()
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: orders.finished_records == 1)
     os.kill(old, signal.SIGKILL)
     stage.wait(lambda: stage.pids() not in ([old], []))
@@ -300,8 +298,7 @@ def test_a_statement_about_several_tables_renews_the_other_processes(make: Make,
     before = stage.pids()
     orders, items = stage.unit("orders"), stage.unit("items")
     stage.offer((orders, [0]), (items, [1]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: items.finished_records == 1)
     statement = chunk(stage.partition, [ddl(2)], alone=True)
     statement.barrier = Barrier(orders, (items,))
@@ -388,8 +385,7 @@ def test_processes_learn_what_ddl_topics_define(make: Make, writing: Entry, rest
     format_.learn(record(0, value=json.dumps(CREATED).encode()))
     partition = Assignment(TopicPartition(TOPIC, 0), 1, Start("earliest", (), "initial", "a test"), format_)
     orders = stage.unit("orders")
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     for offset in range(1 + restarted):
         row = {"type": "insert", "database": "shop", "table": "orders", "ts": 1763000000, "data": {"id": 7}}
         value = json.dumps({**row, "position": "mysql-bin.000001:9"}).encode()

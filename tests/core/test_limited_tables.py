@@ -65,8 +65,7 @@ def limited(limit: Limit, *units: Unit) -> Limit:
 
 @contextmanager
 def running(stage: Stage) -> Iterator[None]:
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     yield
     stage.stop()
     assert not stage.errors

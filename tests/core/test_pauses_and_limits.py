@@ -65,8 +65,7 @@ def test_a_limited_handler_gets_its_turn_while_another_of_its_table_stands(
     if other == "paused":
         assert folder.ask("shop.t0", handler="h1").result == "paused"
     stage.offer(*((each, range(n * 1_000, n * 1_000 + 500)) for n, each in enumerate(others)))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: calls[0] > 20)
     stage.offer((table, [5_000]))
     before = calls[0]

@@ -45,8 +45,7 @@ def packed(*entries: bytes, offset: int = 0) -> Record:
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     stage = Stage()
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     yield stage
     stage.stop()
 

@@ -60,8 +60,7 @@ def test_a_table_whose_target_is_down_is_blocked_and_goes_on_by_itself() -> None
     table = unit("orders", Scripted(target), retry=QUICK)
     stage.offer((table, range(3)))
     with capture_logs() as logs:
-        for processor in stage.processors:
-            processor.start()
+        stage.start()
         stage.wait(lambda: target.calls >= 5)
         assert table.blocked
         assert table.error == "TargetUnavailable: connection refused (handler h0)"
@@ -88,8 +87,7 @@ def test_a_table_that_its_target_does_not_take_is_told_once_and_stops_no_other()
     sharing(Circuit(), held, other)
     stage.offer((held, range(3)), (other, range(3, 6)))
     with capture_logs() as logs:
-        for processor in stage.processors:
-            processor.start()
+        stage.start()
         stage.wait(lambda: target.calls >= 5 and other.finished_records == 3)
         assert held.blocked
         target.up.set()
@@ -109,8 +107,7 @@ def test_a_table_for_which_its_target_is_always_down_stops_no_other(monkeypatch:
     sharing(Circuit(), held, *others)
     stage.offer((held, [0]), *((each, range(n * 50 + 1, n * 50 + 51)) for n, each in enumerate(others)))
     with capture_logs() as logs:
-        for processor in stage.processors:
-            processor.start()
+        stage.start()
         stage.wait(lambda: all(each.finished_records == 50 for each in others))
         assert held.blocked
         target.up.set()
@@ -128,8 +125,7 @@ def test_no_table_waits_for_its_turn_among_the_shards_of_another(monkeypatch: py
     other = unit("other", Scripted(lambda _: handled.append(target.calls)), lane=1)
     sharing(Circuit(), held, other)
     offer = [chunk(stage.partition, [rows(0, *range(500))]), chunk(stage.partition, [record(1, "other")])]
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     assert stage.lanes.offer(delivery((held, offer[0])))
     stage.wait(lambda: target.calls >= 8)
     before = target.calls
@@ -159,8 +155,7 @@ def test_one_batch_at_a_time_finds_out_and_then_all_go_on_at_once() -> None:
     tables = [unit(f"t{n}", handler, lane=n, retry=QUICK) for n, handler in enumerate(handlers)]
     sharing(Circuit(), *tables)
     stage.offer((tables[0], [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(waiting(tables[0]))
     stage.offer(*((each, [n]) for n, each in enumerate(tables) if n))
     before = target.calls
@@ -179,8 +174,7 @@ def test_a_long_wait_ends_when_another_table_finds_the_target_back() -> None:
     circuit = Circuit()
     sharing(circuit, patient, eager)
     stage.offer((eager, [0]))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(waiting(eager))
     stage.offer((patient, [1]))
     stage.wait(lambda: patient.blocked)
@@ -193,8 +187,7 @@ def test_other_handlers_of_the_table_are_called_once() -> None:
     stage, target, fine = Stage(), Target(), Scripted()
     table = unit("orders", fine, Scripted(target), retry=QUICK)
     stage.offer((table, range(3)))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     stage.wait(lambda: target.calls >= 3)
     target.up.set()
     stage.wait(lambda: table.finished_records == 3)

@@ -57,8 +57,7 @@ class Watch:
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     made = Stage(2)
-    for processor in made.processors:
-        processor.start()
+    made.start()
     yield made
     made.stop()
 

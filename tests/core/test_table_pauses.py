@@ -61,8 +61,7 @@ def stage(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr(table_pauses, "_AGAIN_SECONDS", 60.0)
     made = Stage(2, pauses=folder.pauses)
     folder.pauses._look_again = partial(made.lanes.unblock, pauses=True)
-    for processor in made.processors:
-        processor.start()
+    made.start()
     yield made
     made.stop()
 

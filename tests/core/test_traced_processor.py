@@ -382,8 +382,7 @@ def test_pieces_of_one_record_share_its_trace_and_take_no_room_for_good(
     routed = Routed({"match": "shop.a"}, order_by="table", lanes=1)
     piece = canal_packets.rows("a", canal_packets.row({"id": "1"}))
     value = canal_packets.packet(piece, canal_packets.ddl("b", "ALTER TABLE b ADD x int"), piece)
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     for offset in range(count):
         headers = [("traceparent", traceparent(offset).encode())]
         one = record(offset, value=value, headers=headers)

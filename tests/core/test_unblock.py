@@ -36,8 +36,7 @@ def start() -> Iterator[Start]:
     def make(letters: Letters | None = None, **more: Any) -> Stage:
         stage = Stage(letters=letters, **more)  # type: ignore[arg-type]  # only `send` is used
         stages.append(stage)
-        for processor in stage.processors:
-            processor.start()
+        stage.start()
         return stage
 
     yield make
@@ -376,8 +375,7 @@ def test_only_the_named_records_are_set_aside_and_all_others_come_in_their_order
     table = (row_unit if by_row else unit)("orders", handler, retry=retry)
     made = [rows(offset, *(10 * row + offset % 4 for row in range(3))) for offset in range(12)]
     stage.lanes.offer(delivery((table, chunk(stage.partition, made))))
-    for processor in stage.processors:
-        processor.start()
+    stage.start()
     unblock = Unblocked(stage, table)
     handled: set[int] = set()
     named: set[int] = set()

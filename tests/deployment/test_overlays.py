@@ -127,14 +127,20 @@ def test_monitoring_has_each_pod_scraped_once_at_the_port_of_its_metrics() -> No
     assert found["PrometheusRule/binlane"]["spec"] == rules
 
 
+def rendered_beside(folder: Path, kustomization: str) -> list[dict[str, Any]]:
+    """What a kustomization of the user's own, in a copy of k8s/, gives."""
+    shutil.copytree(ROOT / "k8s", folder / "k8s")
+    own = folder / "k8s" / "own"
+    own.mkdir()
+    (own / "kustomization.yaml").write_text(kustomization)
+    return list(render(own))
+
+
 def test_all_that_the_operator_selects_gets_its_labels(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "deployment.md").read_text()
     [parts] = re.findall(r"```yaml\n(labels:\n[^`]*release[^`]*)```", page)
-    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
-    folder = tmp_path / "k8s" / "own"
-    folder.mkdir()
-    (folder / "kustomization.yaml").write_text(f"resources: [../overlays/monitoring]\n{parts}")
-    found = {each["kind"]: each["metadata"]["labels"] for each in render(folder)}
+    rendered = rendered_beside(tmp_path, f"resources: [../overlays/monitoring]\n{parts}")
+    found = {each["kind"]: each["metadata"]["labels"] for each in rendered}
     for kind in ("PodMonitor", "PrometheusRule", "AlertmanagerConfig"):
         assert found[kind]["release"] == "prometheus", kind
 
@@ -143,11 +149,8 @@ def test_a_second_namespace_of_the_same_prometheus_leaves_the_rules_out(tmp_path
     """Loaded twice, each rule would write the same series twice."""
     page = (ROOT / "docs" / "deployment.md").read_text()
     [parts] = re.findall(r"```yaml\n(components: [^`]*)```", page)
-    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
-    folder = tmp_path / "k8s" / "crm"
-    folder.mkdir()
-    (folder / "kustomization.yaml").write_text(f"namespace: crm\nresources: [../base]\n{parts}")
-    found = {each["kind"] for each in render(folder)}
+    rendered = rendered_beside(tmp_path, f"namespace: crm\nresources: [../base]\n{parts}")
+    found = {each["kind"] for each in rendered}
     assert {"PodMonitor", "AlertmanagerConfig"} <= found
     assert "PrometheusRule" not in found
 
