@@ -41,7 +41,6 @@ _READERS = {kind: msgspec.json.Decoder(kind).decode for kind in (TablesQuery, Un
 _OPEN = "application/openmetrics-text"
 _PLAIN, _OPEN_METRICS = choose_encoder(""), choose_encoder(f"{_OPEN}; version=1.0.0")
 """All forms of `/metrics`. No client makes others wait for a form of its own. No name needs escaping."""
-_BUSY = "others ask for tables: try again\n"
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -81,15 +80,11 @@ def build_app(
             query = msgspec.convert(dict(request.query_params), TablesQuery, strict=False)
         except msgspec.ValidationError as error:
             return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
-        listed = tables.variant(lambda: watch.tables(query), query)
-        if listed is None:
-            return PlainTextResponse(_BUSY, status_code=503, headers=_NO_STORE)
-        return _data(listed)
+        return _data(tables.variant(lambda: watch.tables(query), query))
 
     def api_table(request: Request) -> Response:
         name = request.query_params.get("table", "")
-        found = tables.variant(lambda: watch.table(name), name)
-        return PlainTextResponse(_BUSY, status_code=503, headers=_NO_STORE) if found is None else _data(found)
+        return _data(tables.variant(lambda: watch.table(name), name))
 
     async def api_events(request: Request) -> Response:
         return Response() if request.method == "HEAD" else feed.answer(request)
@@ -158,7 +153,10 @@ def _answer(answer: Answer) -> Response:
     )
 
 
-def _data(body: bytes) -> Response:
+def _data(body: bytes | None) -> Response:
+    """`body`: JSON. None: others' answers are being made."""
+    if body is None:
+        return PlainTextResponse("others ask for tables: try again\n", status_code=503, headers=_NO_STORE)
     return Response(body, media_type="application/json", headers=_NO_STORE)
 
 

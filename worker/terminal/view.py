@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.figures import Rates, lag_of, ranked, waiting_tables
+from worker.observing.overview.figures import Rates, lag_of, ranked, still_waiting, waiting_tables
 from worker.observing.overview.of_rules import notes
 from worker.observing.overview.of_systems import not_begun, of_kafka
 from worker.observing.overview.pace import drain_cost, empty_seconds, outlook
@@ -89,7 +89,7 @@ class LiveView:
         lane_rows = -(-len(status.lanes) // columns)
         for_lanes = min(lane_rows, max(2, rows // 3))
         for_partitions = min(len(status.partitions), max(2, rows // 4))
-        waiting = [table for table in waiting_tables(status) if table["waiting_rows"] or table["error"]]
+        waiting = still_waiting(status)
         for_waiting = min(len(waiting), rows // 5)
         if for_waiting:
             rows -= for_waiting + 1  # one more for the heading

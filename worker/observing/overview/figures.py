@@ -57,6 +57,11 @@ def waiting_tables(status: WorkerStatus) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: (not each["error"], -(each["waiting_seconds"] or 0), each["table"]))
 
 
+def still_waiting(status: WorkerStatus) -> list[dict[str, Any]]:
+    """Return the `waiting_tables` with waiting rows or an error."""
+    return [table for table in waiting_tables(status) if table["waiting_rows"] or table["error"]]
+
+
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 

@@ -94,8 +94,7 @@ class Live(msgspec.Struct, frozen=True):
         for table in status.tables:
             states[table.state] = states.get(table.state, 0) + 1
             late += figures.is_late(table)
-        known = figures.waiting_tables(status)
-        waiting = [table for table in known if table["waiting_rows"] or table["error"]]
+        waiting = figures.still_waiting(status)
         return cls(
             time=time,
             headline=line,
