@@ -42,7 +42,7 @@ def kill_at_random(
         target = min(total, progress() + draw.randint(1, total // 10))
         eventually(lambda target=target: progress() >= target, within=90, every=0.01)
         time.sleep(draw.uniform(0.0, 0.1))
-        alive = children(worker)
+        alive = eventually(lambda: children(worker), every=0.01)
         for victim in alive if draw.random() < 0.2 else draw.sample(alive, min(1, len(alive))):
             os.kill(victim, signal.SIGKILL)
             eventually(lambda victim=victim: victim not in children(worker), every=0.005)

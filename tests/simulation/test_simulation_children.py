@@ -73,7 +73,21 @@ def stalled(seed: int) -> Plan:
     return plan
 
 
-@pytest.mark.parametrize("plan_of", [opening_late, stalled])
+def idle(seed: int) -> Plan:
+    """Draw one of a worker that is to end while its only process is stopped, and no batch is in it."""
+    plan, random = Plan.with_children(seed), Random(f"idle {seed}")
+    plan.workers, plan.seconds, plan.handle_seconds = 1, 3.0, 0.0
+    plan.failing = plan.unavailable = plan.hanging = plan.late = 0.0
+    plan.stands, plan.paused = "", False
+    assert plan.children is not None
+    plan.children = replace(plan.children, late=0.0, dying=0.0, opening=0.0, deadly=0, count=1)
+    plan.settings["lanes"]["processes"] = 1
+    begin = random.uniform(20.0, 30.0)
+    plan.events = [Event(begin, "child_frozen", 0, 90.0), Event(begin + random.random(), "replace", 0)]
+    return plan
+
+
+@pytest.mark.parametrize("plan_of", [opening_late, stalled, idle])
 def test_no_call_begins_when_another_may_have_its_partition(plan_of: Callable[[int], Plan]) -> None:
     results = run_all(range(12), plan_of)
     assert {each.seed: each.violations for each in results if each.violations} == {}
@@ -207,7 +221,7 @@ def test_a_worker_waits_for_a_child_that_hangs(monkeypatch: Patch) -> None:
         self._child.wait()
 
     monkeypatch.setattr(Process, "end", end)
-    found("drained", first=7)
+    found_by("drained", plan_of=idle)
 
 
 def test_a_child_keeps_batches_that_nobody_needs(monkeypatch: Patch) -> None:
