@@ -26,6 +26,7 @@ INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: 
 OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
 DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 SIZE = "a size such as 512KiB, 64MiB or 1GiB"
+PROCESSES = "auto, or a whole number up to 256"
 SERVERS = "host:port, several separated by commas"
 TOPIC = "a topic name (letters, digits, '.', '_', '-'), or a regular expression that begins with ^"
 LEVELS = "debug, info, warning, error"
@@ -58,6 +59,10 @@ NO_TOPIC = "this value needs dead_letter.topic, which is not set"
         ("lanes: {count: many}", 'lanes.count: found "many"; allowed: a whole number'),
         ("lanes: {count: '8'}", 'lanes.count: found "8"; allowed: a whole number; nearest: 8'),
         ("lanes: {count: 0}", "lanes.count: found 0; allowed: at least 1"),
+        ("lanes: {processes: 257}", "lanes.processes: found 257; allowed: at most 256"),
+        ("lanes: {processes: true}", "lanes.processes: found true; allowed: a whole number"),
+        ("lanes: {processes: '2'}", 'lanes.processes: found "2"; allowed: a whole number; nearest: 2'),
+        ("lanes: {processes: Auto}", f'lanes.processes: found "Auto"; allowed: {PROCESSES}; nearest: auto'),
         ("lanes: {count: 5000}", "lanes.count: found 5000; allowed: at most 1024"),
         ("lanes: {count: true}", "lanes.count: found true; allowed: a whole number"),
         ("lanes: {count: 1.5}", "lanes.count: found 1.5; allowed: a whole number"),

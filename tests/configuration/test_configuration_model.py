@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from configuration.shorthand import ANY_TABLE, KAFKA, Load
+from configuration.shorthand import ANY_TABLE, KAFKA, TABLES, Load
 from pydantic import ValidationError
 
-from worker.configuration import Configuration, LimitRule, TableRule, load
+from worker.configuration import Configuration, LimitRule, TableRule, load, values
 
 
 def test_defaults_are_those_of_the_documentation(read: Load, folder: Path) -> None:
@@ -160,3 +160,35 @@ def test_properties_may_be_text_numbers_and_switches(read: Load) -> None:
 
 def test_a_group_of_topics_may_have_its_own_format(read: Load) -> None:
     assert read('format: {"^cdc": canal, other: canal}').format == {"^cdc": "canal", "other": "canal"}
+
+
+@pytest.mark.parametrize(
+    ("files", "usable"),
+    [
+        ({}, 4),
+        ({"cpu.max": "max 100000\n"}, 4),
+        ({"cpu.max": "250000 100000\n"}, 2),
+        ({"cpu.max": "900000 100000\n"}, 4),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "300000\n"}, 4),
+    ],
+)
+def test_a_container_may_use_whole_cores_of_its_limit(
+    files: dict[str, str], usable: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert values.cores(tmp_path) == usable
+
+
+@pytest.mark.parametrize(("cores", "processes"), [(1, 0), (2, 2), (8, 8), (512, 256)])
+def test_a_process_for_each_core_unless_there_is_one(
+    cores: int, processes: int, read: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values, "cores", lambda: cores)
+    assert read(f"lanes: {{processes: auto}}\n{TABLES}").lanes.processes == processes

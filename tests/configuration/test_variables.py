@@ -36,7 +36,7 @@ def test_a_value_that_is_one_variable_keeps_its_type(read: Load) -> None:
         """
         http:
           port: ${PORT:-8080}
-        lanes: {count: "${COUNT}", work_stealing: '${STEAL}'}
+        lanes: {count: "${COUNT}", processes: "${COUNT}", work_stealing: '${STEAL}'}
         """,
         COUNT="4",
         STEAL="false",
@@ -44,6 +44,7 @@ def test_a_value_that_is_one_variable_keeps_its_type(read: Load) -> None:
     assert configuration.http is not None
     assert configuration.http.port == 8080
     assert (configuration.lanes.count, configuration.lanes.work_stealing) == (4, False)
+    assert configuration.lanes.processes == 4
 
 
 def test_a_variable_that_is_no_number_is_a_fault_where_a_number_is_wanted(faults: Faults) -> None:

@@ -24,6 +24,7 @@ from worker.configuration.values import (
     HeaderValue,
     HttpUrl,
     Initial,
+    Processes,
     TopicName,
     TopicPattern,
 )
@@ -52,8 +53,9 @@ class LanesRule(Section):
     """Number of lanes, and so of batches that run at once."""
     order_by: Literal["table", "row"] = "table"
     """What keeps its order: a table, or a row (database, table and primary key)."""
-    processes: int = Field(default=0, ge=0, le=256)
-    """Number of child processes that decode batches and run handlers; 0: the worker's own threads do both."""
+    processes: Processes = Field(default=0)
+    """Number of child processes that decode batches and run handlers. 0: the worker's own threads do both.
+    auto: one for each core that the worker may use, and 0 if that is one."""
     max_records: int = Field(default=10_000, ge=1)
     """The most records queued and running in each lane."""
     max_bytes: PositiveSize = size("256MiB")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from handlers.options.faults import nearest
 from handlers.options.http_values import http_parts
@@ -16,6 +18,7 @@ from handlers.options.values import Shaped, not_allowed, pattern_of, text
 from worker.formats import registry
 
 FORMATS = registry.names()
+MOST_PROCESSES = 256
 StartOffsets = dict[str, dict[int, int]]
 """{topic: {partition: offset}}."""
 
@@ -112,6 +115,27 @@ def _http_url(value: str) -> str:
     return value
 
 
+def _processes(value: object) -> object:
+    if value == "auto":
+        usable = cores()
+        return min(usable, MOST_PROCESSES) if usable > 1 else 0
+    if isinstance(value, str) and not value.isdigit():
+        raise not_allowed(f"auto, or a whole number up to {MOST_PROCESSES}", nearest(value, ("auto",)))
+    return value
+
+
+def cores(root: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how many processors this process may keep busy. The CPU limit of its container counts (cgroup v2
+    or v1, below `root`)."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # "max" and -1: no limit
+            quota, period = map(int, " ".join((root / name).read_text("ascii") for name in names).split())
+            if quota > 0 < period:
+                usable = min(usable, quota // period)
+    return max(1, usable)
+
+
 def _text_like(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
@@ -140,6 +164,14 @@ Initial = Annotated[
                 {"type": "object", "additionalProperties": _offsets_schema},
             ]
         }
+    ),
+]
+Processes = Annotated[
+    int,
+    BeforeValidator(_processes),
+    Field(ge=0, le=MOST_PROCESSES),
+    WithJsonSchema(
+        {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 0, "maximum": MOST_PROCESSES}]}
     ),
 ]
 AccessToken = Annotated[str, Shaped("^[!-~]{16,}$", "at least 16 ASCII characters without spaces")]
