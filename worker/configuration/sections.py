@@ -55,7 +55,7 @@ class LanesRule(Section):
     """What keeps its order: a table, or a row (database, table and primary key)."""
     processes: Processes = Field(default=0)
     """Number of child processes that decode batches and run handlers. 0: the worker's own threads do both.
-    auto: one for each core that the worker may use, and 0 if that is one."""
+    With auto, each core that the worker may use has one, unless it is the only core."""
     max_records: int = Field(default=10_000, ge=1)
     """The most records queued and running in each lane."""
     max_bytes: PositiveSize = size("256MiB")
