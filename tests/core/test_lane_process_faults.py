@@ -204,12 +204,17 @@ while ") T " not in Path(f"/proc/{child.pid}/stat").read_text(): pass
 print(child.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    told = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False)
-    stat = Path(f"/proc/{int(told.stdout)}/stat")
-    end = time.monotonic() + 5
-    while stat.exists() and ") Z " not in stat.read_text():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        pid = int(worker.stdout.readline())
+        worker.wait()
+        stat = Path(f"/proc/{pid}/stat")
+        end = time.monotonic() + 5
+        while stat.exists() and ") Z " not in stat.read_text():
+            if time.monotonic() > end:
+                os.kill(pid, signal.SIGKILL)
+                pytest.fail("it is there 5 s after its worker")
+            time.sleep(0.01)
 
 
 def test_a_table_described_after_a_reload_follows_its_rules() -> None:

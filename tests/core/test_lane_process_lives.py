@@ -8,6 +8,7 @@ import resource
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -228,13 +229,16 @@ def test_nothing_is_left_of_processes_that_ended(make: Make, writing: Entry, dea
     orders = stage.unit("orders")
     stage.start()
     told: list[tuple[int, int]] = []
+    seen: weakref.WeakSet[process.Process] = weakref.WeakSet()
     gc.disable()  # a worker collects what is in cycles only after many batches
     try:
         for offset in range(deaths):
             stage.offer((orders, [offset]))
             stage.wait(lambda offset=offset: orders.finished_records == offset + 1)
+            seen.add(present(stage))
             stage.kill(stage.pids()[0])
             told.append((files(), threading.active_count()))
+        stage.wait(lambda: len(seen) <= 2)
     finally:
         gc.enable()
     assert max(told[3:])[0] <= told[2][0] + 1
