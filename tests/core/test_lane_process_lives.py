@@ -8,7 +8,6 @@ import resource
 import signal
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +23,7 @@ from worker.processes import process, slot
 from worker.processes.events import Listener
 from worker.running.handler_set import HandlerOpenError
 from worker.units.unit import UnitState
+from worker.units.work import Work
 
 Make = Callable[..., ProcessStage]
 Entry = Callable[..., dict[str, Any]]
@@ -224,23 +224,34 @@ def test_nothing_is_left_of_connections_that_were_lost(make: Make, writing: Entr
 
 
 @pytest.mark.parametrize("deaths", [8, pytest.param(200, marks=pytest.mark.soak)])
-def test_nothing_is_left_of_processes_that_ended(make: Make, writing: Entry, deaths: int) -> None:
-    stage = make({"handlers": [writing()]}, processes=1, lanes=1)
+def test_nothing_is_left_of_processes_that_ended(
+    make: Make, writing: Entry, tmp_path: Path, deaths: int
+) -> None:
+    once, deadly = tmp_path / "once", {str(100 * number): "die" for number in range(deaths)}
+    handlers = [writing(does=deadly, once=str(once))]
+    stage = make({"handlers": handlers, "retry": NOW}, processes=1, lanes=1)
     orders = stage.unit("orders")
     stage.start()
     told: list[tuple[int, int]] = []
-    seen: weakref.WeakSet[process.Process] = weakref.WeakSet()
     gc.disable()  # a worker collects what is in cycles only after many batches
     try:
         for offset in range(deaths):
+            if offset % 2:
+                os.kill(stage.pids()[0], signal.SIGKILL)  # the batch comes while there is none
+            else:
+                once.touch()
             stage.offer((orders, [offset]))
             stage.wait(lambda offset=offset: orders.finished_records == offset + 1)
-            seen.add(present(stage))
-            stage.kill(stage.pids()[0])
+            assert not once.exists()
             told.append((files(), threading.active_count()))
-        stage.wait(lambda: len(seen) <= 2)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        kept = [each for each in gc.garbage if isinstance(each, Work | process.Process)]
     finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
         gc.enable()
+    assert kept == []
     assert max(told[3:])[0] <= told[2][0] + 1
     assert max(count for _, count in told[3:]) <= told[2][1] + 1
     assert len(stage.processes._slots[0]._ended) <= 1
