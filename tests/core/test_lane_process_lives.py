@@ -233,6 +233,7 @@ def test_nothing_is_left_of_processes_that_ended(
     orders = stage.unit("orders")
     stage.start()
     told: list[tuple[int, int]] = []
+    gc.collect()
     gc.disable()  # a worker collects what is in cycles only after many batches
     try:
         for offset in range(deaths):

@@ -238,7 +238,6 @@ class Processor(threading.Thread):
                 self._times.observe(bound.name, seconds)
                 work.unit.turns.called(bound.name, seconds)
         if promised and not work.keep_promise(self._failures.passes_over, raised):
-            raised = None  # as below
             bound.circuit.not_called(turn)
             raise _NotDecoded
         if raised is None:
