@@ -5,13 +5,14 @@ from __future__ import annotations
 import mmap
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from benchmarks.tally import FIRST, LAST, RECORDS, SLEPT, Tally
 from benchmarks.topics import micros
-from handlers import Batch, Handler
+from handlers import Batch, Handler, HandlerContext
 
-__all__ = ["Reading", "Refusing", "Sleeping", "Slow", "Stuck", "Working"]
+__all__ = ["Reading", "Refusing", "Sleeping", "Slow", "Storing", "Stuck", "Working"]
 
 
 class _Tallying(Handler):
@@ -62,6 +63,30 @@ class Working(_Tallying):
                 for value in (change.after or {}).values():
                     total += len(str(value))
         self._count(row, batch.records)
+
+
+class Storing(_Tallying):
+    """Write the rows by the `sql` handler, then count them."""
+
+    def __init__(self, *, tally: str, url: str) -> None:
+        from handlers.sql import SqlHandler  # noqa: PLC0415 - the others need no SQLAlchemy
+
+        super().__init__(tally=tally)
+        self._sql = SqlHandler(url=url)
+
+    def open(self, context: HandlerContext) -> None:
+        self._sql.open(context)
+
+    def handle(self, batch: Batch) -> None:
+        row = self._row()
+        self._sql.handle(batch)
+        self._count(row, batch.records)
+
+    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+        self._sql.release(partitions)
+
+    def close(self) -> None:
+        self._sql.close()
 
 
 class Refusing(_Tallying):

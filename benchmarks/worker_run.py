@@ -45,6 +45,8 @@ class Outcome:
     """Peak resident memory of the largest child process."""
     wall_seconds: float
     """Since the start of the process."""
+    start_seconds: float
+    """From the start of the process to the first record handled."""
 
     @property
     def records(self) -> int:
@@ -92,15 +94,16 @@ class WorkerRun:
     def outcome(self, ok: bool = True) -> Outcome:
         """Figures so far."""
         own, children = self.process.pid, children_of(self.process.pid)
-        cpu = cpu_seconds(own)
+        cpu, totals = cpu_seconds(own), self.tally.totals()
         return Outcome(
             ok,
-            self.tally.totals(),
+            totals,
             cpu,
             self.peak_rss_kib(),
             all_cpu_seconds=cpu + sum(map(cpu_seconds, children)),
             child_rss_kib=max(map(peak_rss_kib, children), default=0),
             wall_seconds=time.monotonic() - self._begun,
+            start_seconds=max(0.0, totals.first / 1e9 - self._begun),
         )
 
     def peak_rss_kib(self) -> int:
