@@ -119,8 +119,8 @@ class Process:
             number, frames = self._free.pop()
         except IndexError:
             with self._connecting:
-                number = next(self._numbers)
                 frames = self._connect(REQUESTS)
+                number = next(self._numbers)  # as the child counts
         thread = threading.get_ident()
         asking[thread] = self, number
         try:
