@@ -35,13 +35,15 @@ class Known:
     """What a child process has been given."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while it is given something, except tables."""
+    """Held while it is given something, except tables and handlers."""
     configuration: bytes = b""
     """The latest one that it has."""
     definitions: int = 0
     """How many records with table definitions it has."""
     handlers: set[int] = field(default_factory=set)
     """Numbers of its open handlers."""
+    opening: dict[int, threading.Lock] = field(default_factory=dict)
+    """Locks of its handlers, each held while it is opened."""
     tables: set[int] = field(default_factory=set)
     """Tokens of the tables that it knows."""
 

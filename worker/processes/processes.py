@@ -255,10 +255,15 @@ class Processes:
 
     def _open(self, process: Process, opening: Opening) -> None:
         self._prepare(process)
-        with process.knows.lock:
+        lock = process.knows.opening.setdefault(opening.number, threading.Lock())
+        if not lock.acquire(blocking=False):  # others go on: it may take long, if its target is down
+            raise ProcessAway(f"handler {opening.entry.name} is being opened", _AGAIN_SECONDS)
+        try:
             if opening.number not in process.knows.handlers:
                 self._ask(process, "open", opening.number, *opening.packed())
                 process.knows.handlers.add(opening.number)
+        finally:
+            lock.release()
 
     def _reopen(self, label: str, slot: Slot, process: Process, opening: Opening) -> None:
         """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""
