@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import signal
 import threading
@@ -100,6 +101,13 @@ class Writing(Handler):
             case "log":
                 log.warning("seen", place=place)
                 self._context.metrics.count("binlane_handler_passed_over_total", 3, handler="h")
+            case "log more":
+                for number in range(5_000):
+                    log.info("more", number=number, text="x" * 200)
+            case "log what cannot be made again":
+                log.warning("odd", error=OwnError("never", "ever"), number=2**70)
+            case "log with wrong arguments":
+                logging.getLogger("a_library").warning("%d rows", "many")
             case "environment":
                 self._note(event="environment", value=os.environ.get("OF_THE_WORKER"))
             case "sleep":

@@ -70,6 +70,46 @@ def test_a_worker_without_free_files_kills_no_process(make: Make, writing: Entry
     assert {line["pid"] for line in stage.events()} == set(stage.pids())
 
 
+def test_the_stack_is_that_of_the_call_after_a_connection_could_not_be_made(
+    make: Make, writing: Entry
+) -> None:
+    stage = make({"handlers": [writing(does={"100": "hang"})]}, processes=1)
+    orders = stage.unit("orders")
+    own, before = present(stage), resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = own._free.pop()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), before[1]))
+    try:
+        with pytest.raises(ProcessAway, match="cannot be asked"):
+            own.ask("kept")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    stage.offer((orders, [1]))
+    stage.start()
+    stage.wait(stage.calls.current)
+    time.sleep(0.5)
+    [(thread, call)] = stage.calls.current().items()
+    own._free.append(free)
+    assert "in _hang" in (stage.calls.stack(thread, call) or "")
+
+
+def test_a_handler_that_opens_for_long_holds_up_no_other(make: Make, writing: Entry, tmp_path: Path) -> None:
+    gate = tmp_path / "once"
+    late = {"match": "shop.late*", "handlers": [writing("SlowToOpen", once=str(gate))]}
+    stage = make(late, {"handlers": [writing(name="other")]}, processes=1, lanes=2)
+    [old] = stage.pids()
+    gate.touch()
+    stage.kill(old)
+    first, second, orders = stage.unit("late1"), stage.unit("late2"), stage.unit("orders")
+    stage.offer((first, [0]), (second, [1]))
+    stage.start()
+    stage.wait(lambda: len(stage.events("open")) == 3)
+    stage.offer((orders, [2]))
+    stage.wait(lambda: orders.finished_records == 1)
+    gate.unlink()
+    stage.wait(lambda: (first.finished_records, second.finished_records) == (1, 1))
+    assert len(stage.events("open", handler=late["handlers"][0]["type"])) == 2, "once in each process"
+
+
 def test_a_process_whose_connection_is_lost_is_replaced(
     make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from worker.configuration.formats import formats_of
 from worker.formats.interface import SeparateDDL
 from worker.processes import process
 from worker.units.chunk import Barrier, BarrierChunk
+from worker.units.unit import UnitState
 
 Make = Callable[..., ProcessStage]
 Entry = Callable[..., dict[str, Any]]
@@ -96,6 +98,32 @@ def test_a_definition_that_is_read_again_is_kept_once(
     with noted_asks(monkeypatch) as asked:
         stage.run(orders)
     assert [len(what[1]) for what in asked if what[0] == "learn"] == [2]
+
+
+def test_a_statement_that_new_rules_refuse_waits_and_gets_no_other_batch(
+    make: Make, writing: Entry, tmp_path: Path
+) -> None:
+    (once := tmp_path / "once").touch()
+    handler = writing(does={"None": "fail"}, once=str(once))
+    orders_rule = {"match": "shop.orders", "handlers": [handler], "retry": {"initial_delay": "3s"}}
+    other = {"handlers": [writing(does={"100": "hang"}, name="other")]}
+    stage = make(orders_rule, other, processes=1, lanes=2)
+    orders, items = stage.unit("orders"), stage.unit("items")
+    sql = "RENAME TABLE orders TO archive"
+    rename = record(0, isDdl=True, type="RENAME", sql=sql, data=None)
+    stage.lanes.offer(delivery((orders, chunk(stage.partition, [rename], alone=True))))
+    stage.start()
+    stage.wait(lambda: orders.state is UnitState.BACKOFF)
+    hidden = {"match": "shop.archive", "columns": {"exclude": ["ssn"]}, **other}
+    stage.processes.adopt(stage.configured(orders_rule, hidden, other))
+    [old] = stage.pids()
+    stage.kill(old)
+    stage.offer((items, [1]))
+    stage.wait(lambda: orders.blocked)
+    assert "hide data" in (orders.error or "")
+    stage.wait(lambda: items.finished_records == 1)
+    assert stage.ids("items") == [[100]]
+    assert stage.ids("orders") == []
 
 
 def test_a_rule_reaches_a_process_with_its_column_rules() -> None:

@@ -118,7 +118,10 @@ def log_to(events: Events, level: str) -> None:
 
     class _PassedOn(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            event: structlog.typing.EventDict = {"event": record.getMessage(), "exc_info": record.exc_info}
+            text = record.msg
+            with contextlib.suppress(Exception):  # a line with wrong arguments must not fail its handler
+                text = record.getMessage()
+            event: structlog.typing.EventDict = {"event": text, "exc_info": record.exc_info}
             event = structlog.processors.format_exc_info(record, record.levelname, event)
             with contextlib.suppress(structlog.DropEvent):
                 passed_on(record, record.levelname.lower(), event)

@@ -34,7 +34,9 @@ class Frames:
         try:
             data, mark = _encode(message), 0
         except Exception:  # a surrogate in a text, or a number of more than 64 bits
-            data, mark = pickle.dumps(message), _PICKLED
+            # Plain values only: the other process may be unable to make an object of a handler's class.
+            plain = msgspec.to_builtins(message, enc_hook=str, builtin_types=(bytes,))
+            data, mark = pickle.dumps(plain), _PICKLED
         self._socket.sendall(b"".join(((len(data) | mark).to_bytes(_LENGTH), data)))
 
     def receive(self) -> Any:

@@ -35,13 +35,15 @@ class Known:
     """What a child process has been given."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while it is given something, except tables."""
+    """Held while it is given something, except tables and handlers."""
     configuration: bytes = b""
     """The latest one that it has."""
     definitions: int = 0
     """How many records with table definitions it has."""
     handlers: set[int] = field(default_factory=set)
     """Numbers of its open handlers."""
+    opening: dict[int, threading.Lock] = field(default_factory=dict)
+    """Locks of its handlers, each held while it is opened."""
     tables: set[int] = field(default_factory=set)
     """Tokens of the tables that it knows."""
 
@@ -119,8 +121,8 @@ class Process:
             number, frames = self._free.pop()
         except IndexError:
             with self._connecting:
-                number = next(self._numbers)
                 frames = self._connect(REQUESTS)
+                number = next(self._numbers)  # as the child counts
         thread = threading.get_ident()
         asking[thread] = self, number
         try:

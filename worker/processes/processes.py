@@ -22,7 +22,7 @@ from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
 from worker.formats.interface import Format, UndecodableRecord
 from worker.observing.logs import context
-from worker.processes.changes import ChangesElsewhere, Reading
+from worker.processes.changes import ChangesElsewhere, Held, Reading
 from worker.processes.definitions import Noting
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked
@@ -37,6 +37,7 @@ from worker.units.table import Table
 _MOST_DEATHS = 3
 """A batch whose decoding has ended a process as often is split. A single record then is undecodable."""
 _AGAIN_SECONDS = 0.1
+_REFUSED_SECONDS = 5.0
 _AT_ONCE = 500
 """Most records with definitions in one message."""
 
@@ -130,11 +131,7 @@ class Processes:
             if reading.promised:
                 self._decode(reading, slot, process, call)
             else:
-                if reading.held is None or reading.held.process is not process:
-                    self._decode(reading, slot, process)  # again
-                held = reading.held
-                assert held is not None  # it had no fault before
-                piece = changes.first, changes.end, batch.attempt
+                held, piece = self._held(reading, slot, process), (changes.first, changes.end, batch.attempt)
                 latest = reading.latest(self._trusted_until)
                 slot.ask(label, process, "handle", held.ticket, piece, latest, call)
         except (ProcessDied, ProcessAway):
@@ -238,6 +235,15 @@ class Processes:
             raise unpacked(raised)
         return found
 
+    def _held(self, reading: Reading, slot: Slot, process: Process) -> Held:
+        """Let this process decode it again, if it has not. Raises as `_decode`, and ProcessAway."""
+        held = reading.held
+        if held is None or held.process is not process:
+            fault = self._decode(reading, slot, process).get("fault")
+            if fault is not None or (held := reading.held) is None:  # by later rules for statements
+                raise ProcessAway(f"it cannot be decoded any more: {fault}", _REFUSED_SECONDS)
+        return held
+
     # -- what a process must know first
 
     def _prepare(self, process: Process) -> None:
@@ -255,10 +261,15 @@ class Processes:
 
     def _open(self, process: Process, opening: Opening) -> None:
         self._prepare(process)
-        with process.knows.lock:
+        lock = process.knows.opening.setdefault(opening.number, threading.Lock())
+        if not lock.acquire(blocking=False):  # others go on: it may take long, if its target is down
+            raise ProcessAway(f"handler {opening.entry.name} is being opened", _AGAIN_SECONDS)
+        try:
             if opening.number not in process.knows.handlers:
                 self._ask(process, "open", opening.number, *opening.packed())
                 process.knows.handlers.add(opening.number)
+        finally:
+            lock.release()
 
     def _reopen(self, label: str, slot: Slot, process: Process, opening: Opening) -> None:
         """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""

@@ -1,0 +1,41 @@
+"""What children tell at any time: whatever a handler logs, neither its batch nor another line fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from process_stage import ProcessStage
+from processing import NOW
+from structlog.testing import capture_logs
+
+from worker.units.unit import UnitState
+
+Make = Callable[..., ProcessStage]
+Entry = Callable[..., dict[str, Any]]
+
+
+def test_a_line_that_the_worker_could_not_make_again_silences_no_later_one(
+    make: Make, writing: Entry
+) -> None:
+    does = {"0": "log what cannot be made again", "100": "log more"}
+    stage = make({"handlers": [writing(does=does)], "batch": {"max_records": 1}}, processes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, range(2)))
+    with capture_logs() as logs:
+        stage.run(orders, seconds=30)
+        stage.wait(lambda: [log["event"] for log in logs].count("more") == 5_000)
+    [odd] = [log for log in logs if log["event"] == "odd"]
+    assert (odd["error"], odd["number"]) == ("never ever", 2**70)
+    assert stage.ids("orders") == [[0], [100]]
+
+
+def test_a_line_of_a_library_with_wrong_arguments_fails_no_batch(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing(does={"0": "log with wrong arguments"})], "retry": NOW}, processes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    with capture_logs() as logs:
+        stage.run(orders)
+        stage.wait(lambda: any(log["event"] == "%d rows" for log in logs))
+    assert orders.state is UnitState.IDLE
+    assert stage.ids("orders") == [[0]]
