@@ -141,13 +141,6 @@ def test_a_longer_wait_in_rebalances_is_refused_where_what_would_allow_it_needs_
     assert "max.poll.interval.ms (300 s)" in problem
 
 
-def test_child_processes_are_refused_with_the_order_of_rows() -> None:
-    ((path, problem),) = disagreements(configuration(lanes={"order_by": "row", "processes": 2}))
-    assert path == ("lanes", "processes")
-    assert "set lanes.order_by: table" in problem
-    assert not list(disagreements(configuration(lanes={"processes": 2})))
-
-
 def test_whole_transactions_are_refused_where_the_order_of_tables_needs_a_restart() -> None:
     old, new = configuration(lanes={"order_by": "row"}), configuration(batch={"transactions": "whole"})
     assert not list(disagreements(new))

@@ -85,7 +85,7 @@ class Stage:
             "logging": {"format": "json"},
         }
         config.update(sections)
-        if config["lanes"].get("order_by") == "row" or config["kafka"].get("ddl_topics"):
+        if config["kafka"].get("ddl_topics"):
             config["lanes"].pop("processes", None)
         else:
             config["lanes"] = {"processes": self.processes, **config["lanes"]}

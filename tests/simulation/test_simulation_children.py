@@ -14,7 +14,8 @@ import pytest
 from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.processes import changes
 from worker.processes import child as child_program
-from worker.processes.changes import Held, Reading
+from worker.processes import processes as processes_module
+from worker.processes.changes import Held
 from worker.processes.faults import unpacked
 from worker.processes.frames import REQUESTS
 from worker.processes.opened import OpenedHandlers
@@ -206,7 +207,7 @@ def test_a_new_process_counts_as_knowing_what_the_former_one_knew(monkeypatch: P
 
 @pytest.mark.parametrize("plan_of", [opening_late, stalled])
 def test_a_child_begins_a_call_however_late(monkeypatch: Patch, plan_of: Callable[[int], Plan]) -> None:
-    monkeypatch.setattr(Reading, "latest", lambda self, trusted_until: inf)
+    monkeypatch.setattr(processes_module, "latest_begin", lambda chunks, trusted_until: inf)
     found_by("another's", plan_of=plan_of)
 
 

@@ -27,7 +27,6 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
     yield from _without_format(configuration)
     yield from _unread(configuration)
     yield from _with_shared_marks(configuration)
-    yield from _in_processes(configuration)
     for number, table in enumerate(configuration.tables):
         if table.batch.transactions == "whole" and configuration.lanes.order_by == "row":
             yield (
@@ -55,14 +54,6 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
                     "letters; choose another name, or change the expression so that it does not match",
                 )
                 return
-
-
-def _in_processes(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    if configuration.lanes.processes and configuration.lanes.order_by == "row":
-        yield (
-            ("lanes", "processes"),
-            "child processes keep the order of tables: set lanes.order_by: table, or leave processes out",
-        )
 
 
 def _with_shared_marks(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from handlers import Change
 from worker.attempts.steps import ProcessAway
@@ -69,13 +69,6 @@ class Reading:
         self.numbers, self.joined = found["numbers"], found["joined"]
         self.passed, self.promised = found["passed"], False
 
-    def latest(self, trusted_until: Callable[[], float]) -> float:
-        """Return until when (CLOCK_MONOTONIC: the machine's) its call may begin. Raises ProcessAway if it was
-        withdrawn: it may have waited for its process since its processor looked."""
-        if any(chunk.assignment.closed for chunk in self.chunks):
-            raise ProcessAway("a partition was revoked", 0.0)
-        return trusted_until()
-
     def forget(self) -> None:
         self.held = None
 
@@ -103,6 +96,10 @@ class ChangesElsewhere(Sequence[Change]):
         self.first = first
         self.end = end
 
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        return self.reading.chunks
+
     def __len__(self) -> int:
         return self.end - self.first
 
@@ -112,3 +109,22 @@ class ChangesElsewhere(Sequence[Change]):
         if isinstance(own, range):
             return ChangesElsewhere(self.reading, own.start, max(own.start, own.stop))
         return self.reading.place(own)
+
+
+class Carried(tuple[Change, ...]):
+    """Changes that the worker has decoded and a child process handles, with their records."""
+
+    chunks: Sequence[Chunk]
+
+    def __new__(cls, changes: Iterable[Change], chunks: Sequence[Chunk]) -> Self:
+        made = super().__new__(cls, changes)
+        made.chunks = chunks
+        return made
+
+
+def latest_begin(chunks: Iterable[Chunk], trusted_until: Callable[[], float]) -> float:
+    """Return until when (CLOCK_MONOTONIC: the machine's) a call with these records may begin. Raises
+    ProcessAway if they were withdrawn: they may have waited for their process since the processor looked."""
+    if any(chunk.assignment.closed for chunk in chunks):
+        raise ProcessAway("a partition was revoked", 0.0)
+    return trusted_until()

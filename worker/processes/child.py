@@ -40,6 +40,7 @@ class Child:
             "decode": self._batches.decode,
             "open": self._handlers.open,
             "handle": self._handlers.handle,
+            "handle_rows": self._handlers.handle_rows,
             "decode_and_handle": self._handlers.decode_and_handle,
             "release": self._handlers.release,
             "status": self._handlers.status,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from handlers import Handler, HandlerContext
+from handlers import Batch, Handler, HandlerContext
 from handlers.loading.registry import create
 from handlers.loading.user_code import refuse_unrun
 from worker.attempts.steps import ProcessAway
@@ -79,10 +79,16 @@ class OpenedHandlers:
 
         `piece`: the first change, the end, the attempt. `latest`: it begins before. `call`: the handler's
         number, the fields of its log lines, and the answer of `records.traced`."""
+        self._call(self._batches.kept(ticket).batch(*piece), latest, call)
+
+    def handle_rows(self, packed_rows: bytes, latest: float, call: Sequence[Any]) -> None:
+        """As `handle`, with changes that the worker has decoded."""
+        table, changes, fields = pickle.loads(packed_rows)
+        self._call(Batch(table, changes, **fields), latest, call)
+
+    def _call(self, batch: Batch, latest: float, call: Sequence[Any]) -> None:
         number, fields, traced = call
         handler = self._all[number]
-        work = self._batches.kept(ticket)
-        batch = work.batch(*piece)
         if traced is not None:
             records = {(topic, partition, offset): own for topic, partition, offset, own in traced[1]}
             batch.traced_by = _Passed(traced[0], records)

@@ -22,13 +22,13 @@ from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
 from worker.formats.interface import Format, UndecodableRecord
 from worker.observing.logs import context
-from worker.processes.changes import ChangesElsewhere, Held, Reading
+from worker.processes.changes import Carried, ChangesElsewhere, Held, Reading, latest_begin
 from worker.processes.definitions import Noting
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked
 from worker.processes.opening import Opening
 from worker.processes.process import Process
-from worker.processes.records import packed_chunks, traced
+from worker.processes.records import packed_chunks, packed_rows, traced
 from worker.processes.slot import Slot
 from worker.units.chunk import Chunk
 from worker.units.decoded import Decoded, Undecodable
@@ -116,23 +116,29 @@ class Processes:
 
     def handle(self, opening: Opening, batch: Batch) -> None:
         """Pass a batch to a handler in its table's process. Raises its error, ProcessDied and ProcessAway."""
-        changes = batch.changes
-        assert isinstance(changes, ChangesElsewhere)  # decoded by `decoded`
-        reading, label = changes.reading, batch.table
-        slot = self._slot(label)
+        changes, label = batch.changes, batch.table
+        assert isinstance(changes, ChangesElsewhere | Carried)  # by `decoded` or `Table.carried`
+        slot = self._slot(label, batch.shard)
+        if batch.shard is not None:
+            label = f"{label}/{batch.shard}"
         process = slot.process
         if opening.number not in process.knows.handlers:
             self._reopen(label, slot, process, opening)
-        call = opening.number, context.get()(), traced(batch, reading.chunks)
+        call = opening.number, context.get()(), traced(batch, changes.chunks)
         others = [
-            each.table.label for chunk in reading.chunks if chunk.barrier for each in chunk.barrier.others
+            each.table.label for chunk in changes.chunks if chunk.barrier for each in chunk.barrier.others
         ]
         try:
-            if reading.promised:
+            if isinstance(changes, Carried):
+                if any(change.op == "ddl" for change in changes):
+                    others.append(label)  # other processes handle its shards
+                rows, latest = packed_rows(batch), latest_begin(changes.chunks, self._trusted_until)
+                slot.ask(label, process, "handle_rows", rows, latest, call)
+            elif (reading := changes.reading).promised:
                 self._decode(reading, slot, process, call)
             else:
                 held, piece = self._held(reading, slot, process), (changes.first, changes.end, batch.attempt)
-                latest = reading.latest(self._trusted_until)
+                latest = latest_begin(reading.chunks, self._trusted_until)
                 slot.ask(label, process, "handle", held.ticket, piece, latest, call)
         except (ProcessDied, ProcessAway):
             raise
@@ -197,6 +203,9 @@ class Processes:
         total = reading.ends[-1] if reading.ends else 0
         return Decoded(ChangesElsewhere(reading, 0, total), reading.ends, None)
 
+    def carried(self, changes: Iterable[Change], chunks: Sequence[Chunk]) -> Sequence[Change]:
+        return Carried(changes, chunks)
+
     def forget(self, changes: Sequence[Change] | None) -> None:
         if isinstance(changes, ChangesElsewhere):
             changes.reading.forget()
@@ -221,7 +230,7 @@ class Processes:
                 if call is None:
                     answer = slot.ask(table.label, process, "decode", *what)
                 else:
-                    latest = reading.latest(self._trusted_until)
+                    latest = latest_begin(reading.chunks, self._trusted_until)
                     answer, raised = slot.ask(table.label, process, "decode_and_handle", what, latest, call)
             except ProcessAway:
                 process.released.extend(released)  # it may not have been asked
@@ -296,14 +305,15 @@ class Processes:
             if other is not slot:
                 other.retire()
 
-    def _slot(self, label: str) -> Slot:
-        if tried := self._outdated.get(label):  # and failed: it may have changed something, too
-            self._renew_others(tried)
-        slot = self._of_table.get(label)
+    def _slot(self, label: str, shard: int | None = None) -> Slot:
+        slot = self._of_table.get(label) if shard is None else self._slots[shard % len(self._slots)]
         if slot is None:
             with self._lock:
                 # Not a hash: two busy tables would often share a process.
                 slot = self._of_table.setdefault(label, self._slots[len(self._of_table) % len(self._slots)])
+        tried = self._outdated.get(label)
+        if tried not in (None, slot):  # and failed: it may have changed something, too
+            self._renew_others(tried)
         return slot
 
     def _token(self, table: Table) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Sequence
 from itertools import groupby, repeat
 from typing import Any, cast
@@ -41,6 +42,12 @@ def packed_chunks(chunks: Iterable[Chunk]) -> list[tuple[Any, ...]]:
         records = [record for chunk in some for record in chunk.messages]
         found.append((*assignment.partition, assignment.topic_id, alone, *packed(records)))
     return found
+
+
+def packed_rows(batch: Batch) -> bytes:
+    """Return what another process needs to make the batch again, whose changes are decoded."""
+    names = ("database", "name", "attempt", "positions", "records", "shard", "topic_ids")
+    return pickle.dumps((batch.table, list(batch.changes), {name: getattr(batch, name) for name in names}))
 
 
 def traced(batch: Batch, chunks: Iterable[Chunk]) -> tuple[Any, ...] | None:

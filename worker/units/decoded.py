@@ -38,6 +38,9 @@ class Elsewhere(Protocol):
     def kept_promise(self, changes: Sequence[Change] | None, undecodable: Undecodable) -> Decoded | None:
         """As `decoded`, after that call. None: it has not decoded them."""
 
+    def carried(self, changes: Iterable[Change], chunks: Sequence[Chunk]) -> Sequence[Change]:
+        """Return these decoded changes as a handler in a child process takes them."""
+
     def forget(self, changes: Sequence[Change] | None) -> None:
         """Release the rows of these changes. Their next call decodes them again."""
 

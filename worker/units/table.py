@@ -45,10 +45,13 @@ class Table:
         self.statement_rules = rule.statement_rules
         self.handlers = tuple(handlers)
         self.sole = len(self.handlers) == 1
-        self.elsewhere: Any = handlers[0].elsewhere if handlers else None
+        in_processes: Any = handlers[0].elsewhere if handlers else None
+        self.elsewhere: Any = None if by_row else in_processes
         """Decodes its records in a child process, where all its handlers are (see `decoded.Elsewhere`).
         None: this process does."""
-        self.own_rows = self.elsewhere is None and any(":" in entry.type for entry in rule.handlers)
+        self.carried: Any = in_processes.carried if by_row and in_processes else None
+        """Makes what a child process takes of changes that this process has decoded (see `Elsewhere`)."""
+        self.own_rows = in_processes is None and any(":" in entry.type for entry in rule.handlers)
         """Whether each call gets its own copy of the rows: only handlers given by import path may modify
         them."""
 

@@ -246,6 +246,8 @@ class Work:
                 self.lent = True
             else:
                 given = with_own_rows(changes)
+        elif table.carried is not None:
+            given = table.carried(given, self.chunks)
         return Batch(
             table.label,
             given,
