@@ -142,6 +142,15 @@ class Changing(Writing):
             raise ValueError("once")
 
 
+class Refusing(Writing):
+    """Fails with statements."""
+
+    def handle(self, batch: Batch) -> None:
+        if any(change.op == "ddl" for change in batch.changes):
+            raise ValueError("no statements")
+        super().handle(batch)
+
+
 class InWorker(Writing):
     in_worker = True
 

@@ -42,7 +42,7 @@ _USURPED = (8.0, 12.0)
 """The same of `usurped`, which is drawn by itself: the other faults of a seed stay as they are."""
 
 _CHILDREN = 0.3
-"""How often a worker whose order is that of tables has child processes. Drawn by itself, too."""
+"""How often a worker has child processes. Drawn by itself, too."""
 _PAUSED = 0.2
 """How often a table is paused. This is drawn by itself, too."""
 
@@ -165,7 +165,7 @@ class Plan:
             events.append(Event(pauses.uniform(0, plan.seconds), "pause"))
         plan.events = sorted(events, key=lambda event: event.at)
         random = Random(f"processes {seed}")
-        if random.random() < _CHILDREN and plan.settings["lanes"]["order_by"] == "table":
+        if random.random() < _CHILDREN:
             plan._run_children(random)
         return plan
 
@@ -174,7 +174,6 @@ class Plan:
         """As the seed's plan, with child processes in any case."""
         plan = cls.of(seed)
         if plan.children is None:
-            plan.settings["lanes"]["order_by"] = "table"
             plan._run_children(Random(f"processes {seed}"))
         return plan
 
