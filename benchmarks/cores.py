@@ -33,11 +33,13 @@ class _Load:
     options: Mapping[str, Any]
     tables: int = 10
     lanes: int = 16
+    order_by: str = "table"
 
 
 _LOADS = (
     _Load("rows read whole", 1.4, "Reading", (1_000_000, 20_000), {}),
     _Load("100 us of Python a row", 1.8, "Working", (60_000, 2_000), {"micros": 100}),
+    _Load("100 us, one table, by row", 1.6, "Working", (60_000, 2_000), {"micros": 100}, 1, order_by="row"),
     _Load("1 ms of sleep a row", 0.95, "Sleeping", (200_000, 5_000), {"sleep": 1}, 1_000, 100),
     _Load("`sql` into PostgreSQL", 1.3, "Storing", (200_000, 2_000), {}),
 )
@@ -99,7 +101,7 @@ def _turns(context: Context, load: _Load, postgres: PostgresServer) -> tuple[Out
                 topic=topic,
                 handler=load.handler,
                 options=options,
-                lanes={"count": load.lanes, "processes": processes},
+                lanes={"count": load.lanes, "processes": processes, "order_by": load.order_by},
             ) as worker:
                 outcome = worker.wait_for(records, _LIMIT)
                 if not outcome.ok or outcome.totals.out_of_order or outcome.totals.overlaps:
