@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -11,6 +13,7 @@ from avro_records import AvroWriter, framed
 from integration.checkers import NothingLost, NothingTwice, TableOrder
 from integration.conftest import MakeStage
 from integration.process import eventually
+from integration.test_process_runs import children
 from servers.schema_registry import SchemaRegistry, guid_of, schema_registry
 
 from worker.local.broker import Broker
@@ -82,6 +85,37 @@ def test_what_needs_a_registry_that_is_down_waits_in_order_and_the_rest_goes_on(
     stage.check(NothingLost(rows), TableOrder(), NothingTwice())
     assert worker.status()["partitions"][0]["paused_by"] is None
     assert registry.asked.count("/schemas/ids/1") <= 12, "each schema is asked for once, when it answers"
+    assert worker.sigterm() == 0
+
+
+def test_a_child_process_that_starts_while_the_registry_is_down_reads_on_with_known_schemas(
+    make_stage: MakeStage, registry: SchemaRegistry
+) -> None:
+    stage = make_stage()
+    source, writer = stage.source(), AvroWriter(registry)
+    keys, values = json.dumps(KEY).encode(), json.dumps(ENVELOPE).encode()
+
+    def send(seqs: range) -> None:
+        for seq in seqs:
+            in_avro = writer.written(values, insert("orders", seq))
+            source.send(in_avro, key=writer.written(keys, {"id": seq}))
+        source.flush()
+
+    worker = stage.worker(
+        format="debezium", schema_registry={"url": registry.url}, lanes={"processes": 1}
+    ).start()
+    send(range(5))
+    stage.wait_rows(5)
+    registry.status = 503
+    [victim] = children(worker)
+    os.kill(victim, signal.SIGKILL)
+    eventually(lambda: victim not in children(worker))
+    send(range(5, 10))
+    stage.wait_rows(10)
+    stage.wait_committed_to_the_end()
+    stage.check(NothingLost({"shop.orders": list(range(10))}), TableOrder())
+    told = [line for line in worker.log_lines() if line["event"].startswith("schema")]
+    assert told == [], "it neither asks the registry, nor reads a schema again"
     assert worker.sigterm() == 0
 
 

@@ -66,6 +66,9 @@ class Batches:
             for record in made(topic, partition, columns):
                 learn(cast(SeparateDDL, format_), record)
 
+    def keep(self, schemas: Iterable[Sequence[bytes]]) -> None:
+        cast(Any, self._formats).schemas.keep(schemas)
+
     def decode(
         self,
         token: int,

@@ -37,6 +37,7 @@ class Child:
         self._answers: dict[str, Callable[..., Any]] = {
             "configure": self._configure,
             "learn": self._batches.learn,
+            "keep": self._batches.keep,
             "decode": self._batches.decode,
             "open": self._handlers.open,
             "handle": self._handlers.handle,

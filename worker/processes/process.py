@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,22 +36,14 @@ class Known:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while it is given something, except tables and handlers."""
-    configuration: bytes = b""
-    """The latest one that it has."""
-    definitions: int = 0
-    """How many records with table definitions it has."""
+    given: dict[str, Any] = field(default_factory=lambda: defaultdict(int))
+    """Request -> the configuration that it was given last, or how many things (see `Processes._shared`)."""
     handlers: set[int] = field(default_factory=set)
     """Numbers of its open handlers."""
     opening: dict[int, threading.Lock] = field(default_factory=dict)
     """Locks of its handlers, each held while it is opened."""
     tables: set[int] = field(default_factory=set)
     """Tokens of the tables that it knows."""
-
-    def configured(self, pickled: bytes) -> None:
-        self.configuration = pickled
-
-    def learned(self, count: int) -> None:
-        self.definitions += count
 
 
 class Process:

@@ -21,6 +21,7 @@ from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
 from worker.formats.interface import Format, UndecodableRecord
+from worker.formats.registry import FormatChoice
 from worker.observing.logs import context
 from worker.processes.changes import Carried, ChangesElsewhere, Held, Reading, latest_begin
 from worker.processes.definitions import Noting
@@ -37,9 +38,8 @@ from worker.units.table import Table
 _MOST_DEATHS = 3
 """A batch whose decoding has ended a process as often is split. A single record then is undecodable."""
 _AGAIN_SECONDS = 0.1
-_REFUSED_SECONDS = 5.0
 _AT_ONCE = 500
-"""Most records with definitions in one message."""
+"""Most records with definitions, or schemas, in one message."""
 
 
 class Processes:
@@ -70,7 +70,8 @@ class Processes:
         self._next_token = itertools.count()
         self._deaths: Counter[str] = Counter()
         self._outdated: dict[str, Slot] = {}  # table -> where a statement about it and others was tried
-        self._definitions: list[tuple[Any, ...]] = []  # the fetcher appends to it
+        # Lists that grow, by the request that takes them: records with definitions, and schemas.
+        self._shared: dict[str, list[tuple[Any, ...]]] = {"learn": []}
 
     def adopt(self, configuration: Configuration) -> None:
         """Use another configuration from now on. The processes get it with their next batch."""
@@ -78,7 +79,12 @@ class Processes:
 
     def noting(self, format_: Format) -> Format:
         """Return a format whose `learn` also reaches the processes, before they decode their next batch."""
-        return cast(Format, Noting(format_, self._definitions)) if hasattr(format_, "learn") else format_
+        return cast(Format, Noting(format_, self._shared["learn"])) if hasattr(format_, "learn") else format_
+
+    def share(self, formats: FormatChoice) -> None:
+        """Give the processes the schemas of these formats, also later ones: the registry may be down then."""
+        if formats.schemas is not None:
+            self._shared["keep"] = cast(Any, formats.schemas.received)
 
     # -- handlers
 
@@ -100,18 +106,15 @@ class Processes:
     def everywhere(self, name: str, number: int, *rest: Any) -> dict[str, Any]:
         """Ask each process with this handler, side by side: one may hang. Returns process -> answer, without
         those that have ended. Raises what they raise."""
-        present = [(slot, slot.present) for slot in self._slots]
         asked = {
-            f"process {slot.number}": Bounded(
-                f"{name}-{slot.number}", partial(process.ask, name, number, *rest)
-            )
-            for slot, process in present
-            if process is not None and number in process.knows.handlers
+            slot.number: Bounded(f"{name}-{slot.number}", partial(process.ask, name, number, *rest))
+            for slot in self._slots
+            if (process := slot.present) is not None and number in process.knows.handlers
         }
         answers = {}
-        for process, call in asked.items():
+        for where, call in asked.items():
             with suppress(EOFError, OSError):
-                answers[process] = call.within(threading.TIMEOUT_MAX)
+                answers[f"process {where}"] = call.within(threading.TIMEOUT_MAX)
         return answers
 
     def handle(self, opening: Opening, batch: Batch) -> None:
@@ -140,10 +143,9 @@ class Processes:
                 held, piece = self._held(reading, slot, process), (changes.first, changes.end, batch.attempt)
                 latest = latest_begin(reading.chunks, self._trusted_until)
                 slot.ask(label, process, "handle", held.ticket, piece, latest, call)
-        except (ProcessDied, ProcessAway):
-            raise
-        except Exception:
-            slot.survived(label)
+        except Exception as error:
+            if not isinstance(error, ProcessDied | ProcessAway):
+                slot.survived(label)
             raise
         else:
             slot.survived(label)
@@ -250,23 +252,25 @@ class Processes:
         if held is None or held.process is not process:
             fault = self._decode(reading, slot, process).get("fault")
             if fault is not None or (held := reading.held) is None:  # by later rules for statements
-                raise ProcessAway(f"it cannot be decoded any more: {fault}", _REFUSED_SECONDS)
+                raise ProcessAway(f"it cannot be decoded any more: {fault}", 5.0)
         return held
 
     # -- what a process must know first
 
     def _prepare(self, process: Process) -> None:
-        """Give the process the configurations and definitions that it lacks. Raises ProcessAway."""
+        """Give the process the configuration, definitions and schemas that it lacks. Raises ProcessAway."""
         knows = process.knows
-        if knows.configuration is self._pickled and knows.definitions == len(self._definitions):
+        lacking = [name for name, things in self._shared.items() if len(things) > knows.given[name]]
+        if knows.given["configure"] is self._pickled and not lacking:
             return
         with knows.lock:
-            if knows.configuration is not (latest := self._pickled):
+            if knows.given["configure"] is not (latest := self._pickled):
                 self._ask(process, "configure", latest)
-                knows.configured(latest)
-            while records := self._definitions[knows.definitions : knows.definitions + _AT_ONCE]:
-                self._ask(process, "learn", records)
-                knows.learned(len(records))
+                knows.given["configure"] = latest
+            for name in lacking:
+                while some := self._shared[name][knows.given[name] : knows.given[name] + _AT_ONCE]:
+                    self._ask(process, name, some)
+                    knows.given[name] += len(some)
 
     def _open(self, process: Process, opening: Opening) -> None:
         self._prepare(process)

@@ -167,6 +167,8 @@ class Components:
             present=lambda: self.book.configuration,
             **({} if self.processes is None else {"wrapped": self.processes.noting}),
         )
+        if self.processes is not None:
+            self.processes.share(formats)
         self.registry = None if formats.schemas is None else Circuit(clock)
         if formats.schemas is not None and self.registry is not None:
             formats.schemas.told = self.registry.told

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -78,10 +78,13 @@ class Schemas:
         self._now = now
         self._sleep = sleep
         self._changed = threading.Condition()  # guards all below; reading a dict takes no lock
+        self.received: list[tuple[bytes, bytes]] = []
+        """All schemas from the registry, for `keep` in other processes."""
         self._kept: dict[bytes, bytes] = {}
         self._kept_bytes = 0
         self._ready: dict[bytes, tuple[RegisteredSchema, int]] = {}
         self._ready_bytes = 0
+        self._evicted = False
         self._rebuilds, self._rebuilds_logged = 0, -_REBUILT_PAUSE
         self._refused: dict[bytes, _Refused] = {}
         self._wanted: dict[bytes, float] = {}  # head -> time to refuse it, if still unknown
@@ -111,6 +114,10 @@ class Schemas:
                 self._asking = True
                 threading.Thread(target=self._ask, name="schema-registry", daemon=True).start()
 
+    def keep(self, received: Iterable[Sequence[bytes]]) -> None:
+        """Take over what another process has received, instead of asking the registry."""
+        self._kept.update((head, packed) for head, packed in received)
+
     def get(self, head: bytes) -> RegisteredSchema:
         """The schema of records with this head. Requests a schema that was never requested, and waits for it.
         A refused schema stays refused here; only `want` requests it again.
@@ -128,7 +135,8 @@ class Schemas:
             reason = "not found" if refused is None else refused.reason
             raise UndecodableRecord(f"schema {_shown(head)}: {reason}")
         made = self._made_ready(head, _read_registered(zlib.decompress(kept)))
-        self._count_rebuild()
+        if self._evicted:
+            self._count_rebuild()
         return made
 
     def _wait(self, head: bytes) -> None:
@@ -186,6 +194,7 @@ class Schemas:
             raise UnusableSchema(f"all schemas together have more than {_MOST_KEPT >> 20} MiB")
         self._made_ready(head, registered)
         with self._changed:
+            self.received.append((head, packed))  # before others find that it is settled
             self._kept[head] = packed
             self._kept_bytes += len(packed)
             self._refused.pop(head, None)
@@ -201,6 +210,7 @@ class Schemas:
                 # Do not evict the oldest: if tables alternate, it is needed next.
                 while self._ready and self._ready_bytes + size > self._max_memory:
                     self._ready_bytes -= self._ready.pop(random.choice(list(self._ready)))[1]
+                    self._evicted = True
                 self._ready[head] = made, size
                 self._ready_bytes += size
         return made
