@@ -134,9 +134,12 @@ def test_requests_in_a_loop_take_a_bounded_share_of_a_processor(
 def test_whoever_wants_ever_other_answers_keeps_no_scrape_waiting(flood: str) -> None:
     """Each of them waits for its turn. Of all requests, 16 run at once."""
     left = threading.Event()
+    rendered: list[int] = []
+    answered: list[int] = []
 
     class Slow(Collector):
         def collect(self) -> Iterator[Metric]:
+            rendered.append(1)
             burn(0.02)
             return iter(())
 
@@ -151,6 +154,7 @@ def test_whoever_wants_ever_other_answers_keeps_no_scrape_waiting(flood: str) ->
                     return
                 accept = f"application/openmetrics-text; version=1.0.{number}"
                 client.get(url + flood.format(number), headers={"Accept": accept})
+                answered.append(number)
 
     metrics = Metrics()
     metrics.registry.register(Slow())
@@ -170,3 +174,4 @@ def test_whoever_wants_ever_other_answers_keeps_no_scrape_waiting(flood: str) ->
             each.join()
         server.stop()
     assert [answer.status_code for answer in answers] == [200] * 5
+    assert len(answered) > 2 * len(rendered), "nobody had to wait for an answer of one's own"
