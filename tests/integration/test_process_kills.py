@@ -54,7 +54,7 @@ def kill_at_random(
 def test_postgresql_has_each_change_once_and_in_order(
     make_stage: MakeStage, postgres: PostgresServer, seed: int
 ) -> None:
-    draw, tables, rows = random.Random(seed), [f"t{number}" for number in range(6)], 900
+    draw, tables, rows = random.Random(seed), [f"t{number}" for number in range(6)], 300
     stage = make_stage(partitions=2)
     url = postgres.new_database("target")
     engine = sa.create_engine(url)
