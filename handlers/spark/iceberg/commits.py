@@ -2,7 +2,7 @@
 
 Each snapshot's summary has the commit's note: its worker, and the segments that it merges. The same commit
 records them in a table property, because snapshots expire. A commit is a compare-and-set: the catalog refuses
-it if the table's newest snapshot is not the one that it was made from."""
+it if the table's newest snapshot or columns are not those that it was made from."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.update import AssertCurrentSchemaId
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
 
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
@@ -63,6 +64,8 @@ class TableCommit:
     def __init__(self, ref: TableRef, table: Any) -> None:
         """`table`: or a transaction that creates it."""
         self.transaction = table if isinstance(table, Transaction) else table.transaction()
+        same = {"current-schema-id": self.transaction.table_metadata.current_schema_id}  # files have its ids
+        self.transaction._stage((), (AssertCurrentSchemaId.model_validate(same),))
         self.ref = ref
         self._io = self.transaction._table.io
         self._noted: dict[str, str] = {}
