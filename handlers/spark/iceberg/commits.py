@@ -58,6 +58,20 @@ def held_in(ref: TableRef, table: Any) -> Held:
     )
 
 
+def noted_again(ref: TableRef, metadata: Any) -> dict[str, str]:
+    """Return the property after snapshots were removed of a table that was not set back. Its newest snapshot
+    may no longer lead to the noted one, which a tag keeps."""
+    chain = list(ancestors_of(metadata.current_snapshot(), metadata))
+    first, last, snapshot, _ = msgspec.json.decode(metadata.properties.get(ref.app_id, "[0,0,0,0]"))
+    is_cut_off = metadata.snapshot_by_id(snapshot) and all(each.snapshot_id != snapshot for each in chain)
+    return _noted(ref, first, last, chain[-1]) if is_cut_off else {}
+
+
+def _noted(ref: TableRef, first: int, last: int, snapshot: Any) -> dict[str, str]:
+    noted = first, last, snapshot.snapshot_id, snapshot.sequence_number or snapshot.timestamp_ms
+    return {ref.app_id: msgspec.json.encode(noted).decode()}
+
+
 class TableCommit:
     """One commit, prepared from what the table is now: columns, files and properties change together."""
 
@@ -105,10 +119,8 @@ class TableCommit:
                 for file in _dataframe_to_data_files(metadata, rows, self._io, producer.commit_uuid, counter):
                     producer.append_data_file(file)
         if note.segment:
-            made: Any = self.transaction.table_metadata.snapshot_by_id(producer.snapshot_id)
-            place = made.sequence_number or made.timestamp_ms
-            noted = note.first, note.segment, producer.snapshot_id, place
-            self._noted = {self.ref.app_id: msgspec.json.encode(noted).decode()}
+            made = self.transaction.table_metadata.snapshot_by_id(producer.snapshot_id)
+            self._noted = _noted(self.ref, note.first, note.segment, made)
 
     def commit(self, properties: Mapping[str, str] = {}) -> None:
         """Make the commit, with these table properties. Raises MergeConflict if another writer was first, and
