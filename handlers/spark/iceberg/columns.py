@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, schema_to_pyarrow, visit_pyarrow
@@ -105,5 +106,14 @@ def fitted_to(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if name is None or rows.column(name).null_count == len(rows):
             columns.append(pa.nulls(len(rows), field.type))
         else:
-            columns.append(rows.column(name).cast(field.type))
+            columns.append(_spelled(rows.column(name), field.type).cast(field.type))
     return pa.table(columns, schema=schema)
+
+
+def _spelled(values: pa.ChunkedArray, kind: pa.DataType) -> Any:
+    """Return structs with the table's spelling of their fields: Arrow makes others null."""
+    if not pa.types.is_struct(kind):
+        return values
+    own = {each.name.casefold(): each.name for each in kind}
+    fields = [each.with_name(own.get(each.name.casefold(), each.name)) for each in values.type]
+    return values.combine_chunks().view(pa.struct(fields))

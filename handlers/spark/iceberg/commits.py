@@ -2,7 +2,7 @@
 
 Each snapshot's summary has the commit's note: its worker, and the segments that it merges. The same commit
 records them in a table property, because snapshots expire. A commit is a compare-and-set: the catalog refuses
-it if the table's newest snapshot is not the one that it was made from."""
+it if the table's newest snapshot or columns are not those that it was made from."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.update import AssertCurrentSchemaId
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
 
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
@@ -57,12 +58,28 @@ def held_in(ref: TableRef, table: Any) -> Held:
     )
 
 
+def noted_again(ref: TableRef, metadata: Any) -> dict[str, str]:
+    """Return the property after snapshots were removed of a table that was not set back. Its newest snapshot
+    may no longer lead to the noted one, which a tag keeps."""
+    chain = list(ancestors_of(metadata.current_snapshot(), metadata))
+    first, last, snapshot, _ = msgspec.json.decode(metadata.properties.get(ref.app_id, "[0,0,0,0]"))
+    is_cut_off = metadata.snapshot_by_id(snapshot) and all(each.snapshot_id != snapshot for each in chain)
+    return _noted(ref, first, last, chain[-1]) if is_cut_off else {}
+
+
+def _noted(ref: TableRef, first: int, last: int, snapshot: Any) -> dict[str, str]:
+    noted = first, last, snapshot.snapshot_id, snapshot.sequence_number or snapshot.timestamp_ms
+    return {ref.app_id: msgspec.json.encode(noted).decode()}
+
+
 class TableCommit:
     """One commit, prepared from what the table is now: columns, files and properties change together."""
 
     def __init__(self, ref: TableRef, table: Any) -> None:
         """`table`: or a transaction that creates it."""
         self.transaction = table if isinstance(table, Transaction) else table.transaction()
+        same = {"current-schema-id": self.transaction.table_metadata.current_schema_id}  # files have its ids
+        self.transaction._stage((), (AssertCurrentSchemaId.model_validate(same),))
         self.ref = ref
         self._io = self.transaction._table.io
         self._noted: dict[str, str] = {}
@@ -102,10 +119,8 @@ class TableCommit:
                 for file in _dataframe_to_data_files(metadata, rows, self._io, producer.commit_uuid, counter):
                     producer.append_data_file(file)
         if note.segment:
-            made: Any = self.transaction.table_metadata.snapshot_by_id(producer.snapshot_id)
-            place = made.sequence_number or made.timestamp_ms
-            noted = note.first, note.segment, producer.snapshot_id, place
-            self._noted = {self.ref.app_id: msgspec.json.encode(noted).decode()}
+            made = self.transaction.table_metadata.snapshot_by_id(producer.snapshot_id)
+            self._noted = _noted(self.ref, note.first, note.segment, made)
 
     def commit(self, properties: Mapping[str, str] = {}) -> None:
         """Make the commit, with these table properties. Raises MergeConflict if another writer was first, and

@@ -12,6 +12,7 @@ import pytest
 from iceberg_lab import IcebergLake, change
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.types import StringType
 
 from handlers import TargetUnavailable
 from handlers.spark.delta.commits.commit_notes import CommitNote, read_note
@@ -108,6 +109,24 @@ def test_a_commit_is_refused_if_another_was_made_since_it_was_prepared(
     with pytest.raises(MergeConflict, match="branch main has changed"):
         second.commit()
     assert lake.rows() == _rows(1, 2)
+
+
+def test_a_commit_is_refused_if_columns_were_changed_since_it_was_prepared(
+    lake: IcebergLake, catalog: IcebergCatalog
+) -> None:
+    """Or its values would be in a column that is gone."""
+    _take(lake, 1)
+    lake.merge()
+    prepared = _prepared(catalog, 2, segment=2)
+    with lake.table().update_schema() as update:
+        update.delete_column("name")
+    with lake.table().update_schema() as update:
+        update.add_column("name", StringType())
+    with pytest.raises(MergeConflict, match="current schema id has changed"):
+        prepared.commit()
+    _take(lake, 2)
+    lake.merge()
+    assert lake.rows() == [{"id": 1, "name": None}, {"id": 2, "name": "a"}]
 
 
 def test_rows_of_others_stay(lake: IcebergLake) -> None:

@@ -15,8 +15,10 @@ from pyiceberg.exceptions import CommitFailedException
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.iceberg.upkeep import expire
+from handlers.spark.table_ref import TableRef
 
 MakeLake = Callable[..., IcebergLake]
+_REF = TableRef("`shop`.`orders`", None, "unused", "binlane:shop.orders")
 
 
 def _sink(lake: IcebergLake) -> TableSink:
@@ -93,7 +95,7 @@ def test_a_tag_that_is_made_while_files_are_counted_keeps_its_snapshot(lake: Ice
     counted = lake.table()
     lake.table().manage_snapshots().create_tag(counted.snapshots()[0].snapshot_id, "kept").commit()
     time.sleep(0.05)
-    expire(counted, 0.01, lake.table)
+    expire(counted, 0.01, lake.table, _REF)
     table = lake.table()
     assert len(table.snapshots()) == 2
     assert table.scan().use_ref("kept").to_arrow().to_pylist() == [{"id": 1, "name": "0"}]
@@ -107,7 +109,7 @@ def test_a_table_that_is_set_back_while_files_are_counted_stays_so(lake: Iceberg
     counted = lake.table()
     lake.table().manage_snapshots().rollback_to_snapshot(counted.snapshots()[0].snapshot_id).commit()
     time.sleep(0.05)
-    expire(counted, 0.01, lake.table)
+    expire(counted, 0.01, lake.table, _REF)
     assert lake.rows() == [{"id": 1, "name": "0"}]
 
 
@@ -123,7 +125,7 @@ def test_a_table_that_is_set_back_while_snapshots_expire_stays_so(lake: IcebergL
 
     time.sleep(0.05)
     with pytest.raises(CommitFailedException, match="branch main has changed"):
-        expire(lake.table(), 0.01, load)
+        expire(lake.table(), 0.01, load, _REF)
     assert lake.rows() == [{"id": 1, "name": "0"}]
 
 
@@ -145,6 +147,34 @@ def test_snapshots_stay_that_show_that_a_table_was_set_back(lake: IcebergLake) -
     assert [row["id"] for row in lake.rows()] == [1, 2]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_merges_go_on_after_snapshots_behind_a_tag_are_removed(make_lake: MakeLake, version: int) -> None:
+    """The tag keeps the last merge, which the newest snapshot no longer leads to."""
+    lake = make_lake(properties={"format-version": version})
+    for number in range(2):
+        lake.take(change(number, {"id": number, "name": "a"}))
+        lake.merge()
+    table = lake.table()
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "kept").commit()
+    _sink(lake).merges.optimize(2)
+    lake.table().append(
+        pa.table([[9], ["own"]], schema=pa.schema([("id", pa.int32()), ("name", pa.string())]))
+    )
+    time.sleep(0.05)
+    for _ in range(2):
+        _sink(lake).merges.vacuum(0.01)
+    assert len(lake.table().snapshots()) == 2
+    lake.crash()
+    lake.take(*(change(number, {"id": number, "name": "a"}) for number in range(3)))
+    lake.merge()
+    assert [row["id"] for row in lake.rows()] == [0, 1, 2, 9]
+    table = lake.table()
+    table.manage_snapshots().set_current_snapshot(ref_name="kept").commit()
+    lake.take(change(3, {"id": 3, "name": "a"}))
+    with pytest.raises(Exception, match="was set back to a snapshot before"):
+        lake.merge()
+
+
 @pytest.mark.parametrize("is_made_anew", [False, True])
 def test_a_table_that_is_renamed_while_files_are_counted_keeps_them(
     lake: IcebergLake, is_made_anew: bool
@@ -162,9 +192,36 @@ def test_a_table_that_is_renamed_while_files_are_counted_keeps_them(
         for number in range(2):
             new.append(pa.table([[number], ["new"]], schema=columns))
     time.sleep(0.05)
-    expire(counted, 0.01, lambda: lake.table() if is_made_anew else None)
+    expire(counted, 0.01, lambda: lake.table() if is_made_anew else None, _REF)
     assert lake.rows("shop.former") == [{"id": 1, "name": "2"}]
     assert len(lake.table("shop.former").snapshots()) == 3
+
+
+def test_a_former_state_that_is_registered_while_files_are_counted_takes_no_files_of_the_later_one(
+    lake: IcebergLake,
+) -> None:
+    """Both have the same id."""
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+    counted, former = lake.table(), lake.table().metadata.metadata_log[-1].metadata_file
+    lake.catalog.rename_table("shop.orders", "shop.later")
+    lake.catalog.register_table("shop.orders", former)
+    time.sleep(0.05)
+    expire(counted, 0.01, lake.table, _REF)
+    assert lake.rows("shop.later") == [{"id": 1, "name": "2"}]
+
+
+def test_snapshots_stay_if_that_is_set_while_files_are_counted(lake: IcebergLake) -> None:
+    for number in range(3):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+    counted = lake.table()
+    with lake.table().transaction() as other:
+        other.set_properties({"gc.enabled": "false"})
+    time.sleep(0.05)
+    expire(counted, 0.01, lake.table, _REF)
+    assert (len(lake.table().snapshots()), len(_data(lake))) == (3, 3)
 
 
 def test_files_stay_that_another_table_may_need(make_lake: MakeLake) -> None:

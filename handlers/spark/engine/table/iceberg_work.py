@@ -62,6 +62,12 @@ class IcebergWork(TableWork):
     def held(self) -> Held:
         return held_in(self.ref, self._load())
 
+    def _whole(self) -> Any:
+        """Load the table. Raises LostCommit if it was set back."""
+        table = self._load()
+        held_in(self.ref, table)
+        return table
+
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
         with self._world.spark.slots.merging(segments[0].written_ms / 1000):
@@ -171,7 +177,7 @@ class IcebergWork(TableWork):
 
     def vacuum(self, retention: float) -> None:
         if (table := self._load()) is not None:
-            expire(table, retention, lambda: self.held() and self._load())  # not if it was set back
+            expire(table, retention, self._whole, self.ref)
 
 
 class IcebergFollowing(Following):
