@@ -153,8 +153,8 @@ def test_whoever_wants_ever_other_answers_keeps_no_scrape_waiting(flood: str) ->
                 if left.is_set():
                     return
                 accept = f"application/openmetrics-text; version=1.0.{number}"
-                client.get(url + flood.format(number), headers={"Accept": accept})
-                answered.append(number)
+                answer = client.get(url + flood.format(number), headers={"Accept": accept})
+                answered.append(answer.status_code)
 
     metrics = Metrics()
     metrics.registry.register(Slow())
@@ -174,4 +174,5 @@ def test_whoever_wants_ever_other_answers_keeps_no_scrape_waiting(flood: str) ->
             each.join()
         server.stop()
     assert [answer.status_code for answer in answers] == [200] * 5
+    assert (503 in answered) == ("{}" in flood), "only whoever wants an answer of one's own is sent away"
     assert len(answered) > 2 * len(rendered), "nobody had to wait for an answer of one's own"
