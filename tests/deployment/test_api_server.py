@@ -83,10 +83,13 @@ def test_a_pod_of_it_is_admitted(empty: ApiServer, folder: Path) -> None:
     assert told == "pod/one created (server dry run)\n"
 
 
-@pytest.mark.parametrize("values", VALUES)
-def test_the_server_takes_the_chart(empty: ApiServer, helm: str, values: str) -> None:
+OF_A_SERVICE = ("--set=monitoring.enabled=true,monitoring.kind=ServiceMonitor",)
+
+
+@pytest.mark.parametrize("values", [*VALUES.values(), OF_A_SERVICE], ids=[*VALUES, "service-monitor"])
+def test_the_server_takes_the_chart(empty: ApiServer, helm: str, values: tuple[str, ...]) -> None:
     """Also the pod of `helm test`, under the strictest rules for pods."""
-    manifests = rendered(helm, *VALUES[values])
+    manifests = rendered(helm, *values)
     arguments = ("--namespace=binlane", "--validate=strict", "--filename=-")
     # The server admits a pod only if its account exists.
     accounts = [one for one in manifests if one["kind"] == "ServiceAccount"]
