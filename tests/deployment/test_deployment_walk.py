@@ -106,10 +106,10 @@ def commands(block: Block) -> Iterator[str]:
         yield " ".join(line.partition(" # ")[0].split())
 
 
-def own_configuration(topic: str, each: str = "batch") -> str:
+def own_configuration(topic: str, each: str = "batch", group: str = "") -> str:
     """What a user makes of k8s/base/binlane.yaml."""
     found = yaml.safe_load((ROOT / "k8s" / "base" / "binlane.yaml").read_text())
-    found["kafka"] |= {"group_id": f"group-of-{topic}", "topics": [topic]}
+    found["kafka"] |= {"group_id": group or f"group-of-{topic}", "topics": [topic]}
     found["tables"][0]["handlers"][0]["each"] = each
     return yaml.safe_dump(found)
 
@@ -235,12 +235,60 @@ def test_nothing_stops_a_user_of_helm(
     source.insert("t0", records=ROWS)
     finished = f'sum(binlane_records_finished_total{{job="{job}"}})'
     eventually(lambda: watch.prometheus.value(finished) == ROWS, within=60, what=finished)
+    walk.step(f"kubectl --namespace shop delete pod {second}")
+    [third] = eventually(lambda: running(server, name), within=60)
+    assert third == second, "of the same template"
+    walk.step(rolled_out)
+    [address] = node.addresses("shop")
+    watch.prometheus.scrape({"two": address}, namespace="shop", job=job)
+    source.insert("t0", records=ROWS)
+    finished = f'sum(binlane_records_finished_total{{job="{job}", instance="two"}})'
+    eventually(lambda: watch.prometheus.value(finished) == ROWS, within=60, what=f"{finished}, none again")
     assert watch.pages() == []
     walk.step("helm uninstall shop --namespace shop")
     watch.prometheus.scrape({})
     eventually(lambda: not node.addresses("shop"), within=60, what="the worker ends")
     eventually(watch.pages, within=60, what="somebody is told that no worker is left")
     assert watch.pages() == [("BinlaneNoWorker", "shop", job)]
+    assert node.exit_codes("shop") == [0, 0, 0], "each was drained"
+
+
+def test_a_secret_and_what_other_operators_need_are_values(
+    walk: Walk, server: ApiServer, node: ClusterNode, source: Source
+) -> None:
+    """The group's name is in the Secret, so a worker without it has no configuration."""
+    write_files(walk, source.topic)
+    walk.write("binlane.yaml", own_configuration(source.topic, group="${file:../secrets/group}"))
+    walk.write("group.txt", f"group-of-{source.topic}")
+    [install] = [
+        each for block in shown() for each in commands(block) if each.startswith("helm install")
+    ]
+    walk.step(f"{install} --set-file secrets.files.group=group.txt")
+    [workload] = listed(server, "deployments", "shop")
+    name = workload["metadata"]["name"]
+    rolled_out = f"kubectl --namespace shop rollout status deployment/{name} --timeout=2m"
+    walk.step(rolled_out)
+    upgrade = install.replace("install", "upgrade").replace(" --create-namespace", "")
+    more = "--set keda.enabled=true,monitoring.kind=ServiceMonitor --set-file secrets.files.group=group.txt"
+    walk.step(f"{upgrade} {more}")
+    walk.step(rolled_out)
+    assert listed(server, "podmonitors", "shop") == []
+    [monitor] = listed(server, "servicemonitors", "shop")
+    [scaled] = listed(server, "scaledobjects", "shop")
+    assert scaled["spec"]["scaleTargetRef"]["name"] == monitor["metadata"]["name"] == name
+    walk.step("helm uninstall shop --namespace shop")
+    eventually(lambda: not listed(server, "pods", "shop"), within=60, what="the worker's pod is gone")
+    assert set(node.exit_codes("shop")) == {0}
+
+
+def test_each_overlay_is_applied_by_the_commands_of_its_first_lines(walk: Walk, server: ApiServer) -> None:
+    for folder in sorted((ROOT / "k8s" / "overlays").iterdir()):
+        lines = (folder / "kustomization.yaml").read_text().splitlines()
+        steps = [line[2:] for line in lines if line.startswith("# kubectl")]
+        assert steps[-1] == f"kubectl apply --kustomize k8s/overlays/{folder.name}"
+        for each in steps:
+            walk.step(each)
+        walk.step(f"kubectl delete --kustomize k8s/overlays/{folder.name}")
 
 
 def running(server: ApiServer, name: str) -> list[str]:

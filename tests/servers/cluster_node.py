@@ -80,6 +80,15 @@ class ClusterNode:
             if each.namespace == namespace and "ports" in each.container and each.process.poll() is None
         ]
 
+    def exit_codes(self, namespace: str) -> list[int]:
+        """Of the workers that ran in a namespace and have ended."""
+        ended = [
+            each.process.poll()
+            for each in list(self._pods.values())
+            if each.namespace == namespace and "ports" in each.container
+        ]
+        return [code for code in ended if code is not None]
+
     # ---- controllers ----
 
     def _run(self) -> None:

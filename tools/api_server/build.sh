@@ -26,7 +26,10 @@ done
     echo "build.sh: the definitions of KEDA and of the Prometheus operator could not be fetched" >&2
     exit 1
 }
-CGO_ENABLED=0 nice go build -mod=readonly -trimpath -ldflags='-s -w' -o "$to.part/kube-apiserver" .
+# Helm compares the server's version with the chart's kubeVersion.
+version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+CGO_ENABLED=0 nice go build -mod=readonly -trimpath -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$version" \
+    -o "$to.part/kube-apiserver" .
 chmod -R a+rX "$to.part"
 rm -rf "$to"
 mv "$to.part" "$to"
