@@ -84,13 +84,14 @@ class Watch(NamedTuple):
     """Who receives the alerts."""
 
     def pages(self) -> list[tuple[str, str, str]]:
-        """The alerts that paged, with their namespace and job."""
+        """The alerts of a job that paged, with its namespace. One of no job says that no worker was ever
+        scraped, which is so before the release is installed."""
         return [
             (each["labels"]["alertname"], each["labels"]["namespace"], each["labels"]["job"])
             for request in list(self.hook.received)
             if request.path == "/page"
             for each in request.json["alerts"]
-            if each["status"] == "firing"
+            if each["status"] == "firing" and "job" in each["labels"]
         ]
 
 
@@ -260,9 +261,7 @@ def test_a_secret_and_what_other_operators_need_are_values(
     write_files(walk, source.topic)
     walk.write("binlane.yaml", own_configuration(source.topic, group="${file:../secrets/group}"))
     walk.write("group.txt", f"group-of-{source.topic}")
-    [install] = [
-        each for block in shown() for each in commands(block) if each.startswith("helm install")
-    ]
+    [install] = [each for block in shown() for each in commands(block) if each.startswith("helm install")]
     walk.step(f"{install} --set-file secrets.files.group=group.txt")
     [workload] = listed(server, "deployments", "shop")
     name = workload["metadata"]["name"]
