@@ -254,6 +254,16 @@ def test_no_name_turns_the_writing_around(open_page: Open, worker: PagedWorker) 
     assert not set("\u202e\u200b\x1b") & set(page.locator("body").inner_text())
 
 
+def test_no_name_looks_like_another_because_a_part_of_it_shows_nothing(
+    open_page: Open, worker: PagedWorker
+) -> None:
+    """Fillers and selectors of variants count as letters, and a browser draws two spaces as one."""
+    worker.names["shop_00.payments"] = "shop.pay\u3164\ufe0f\u2800  me "
+    page = open_page()
+    for place in ("#tables", "#lanes"):
+        expect(page.locator(place)).to_contain_text(r"shop.pay\u3164\ufe0f\u2800 \u0020me\u0020")
+
+
 def test_the_cause_is_the_first_line_and_its_victims_are_below_it(
     open_page: Open, worker: PagedWorker
 ) -> None:

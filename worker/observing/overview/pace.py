@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection
 
 from worker.observing.overview.figures import lag_of
 from worker.observing.status import Pace, WorkerStatus
@@ -23,11 +22,9 @@ class PaceMeter:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int | None, float]] = deque(maxlen=13)
-        self._partitions: Collection[object] = ()
+        self._partitions: object = ()
 
-    def add(
-        self, now: float, finished: int, lag: int | None, waited: float, partitions: Collection[object] = ()
-    ) -> None:
+    def add(self, now: float, finished: int, lag: int | None, waited: float, partitions: object = ()) -> None:
         """`finished`: records so far; `lag`: of all partitions; `waited`: seconds so far for room. If the
         `partitions` are others than before, the measurement starts again."""
         if partitions != self._partitions:
