@@ -2,8 +2,7 @@
 // What every part of the page needs. Names and errors come from other systems: they are only ever set as text.
 const at = id => document.getElementById(id);
 
-// What turns the writing around, or shows nothing, is written out: one name could pose as another. A browser draws two
-// spaces as one.
+// What turns the writing around, shows nothing, or adds to a space is written out: one name could pose as another.
 const ODD = /(?![ \n\t])[\p{C}\p{Z}\p{DI}\u2800]/gu;
 const ODD_IN_NAMES = /(?! )[\p{C}\p{Z}\p{DI}\u2800]|(?<=^| ) | $/gu;
 function visible(text, odd = ODD) {
