@@ -44,12 +44,13 @@ soak-hour: setup servers ## an hour of steady load with a fault a minute: what g
 soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: two hours
 	@tools/setup.sh stores
 	@tools/setup.sh registry
-	@python -m pytest -m soak --ignore=tests/deployment/test_api_server.py $(ARGS)
+	@python -m pytest -m soak --ignore=tests/deployment/test_api_server.py \
+		--ignore=tests/deployment/test_deployment_walk.py $(ARGS)
 	@PYTHONPATH=tests python -m tests.model --minutes $(or $(MINUTES),60)
 
 api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)
 	@tools/setup.sh api-server
-	@python -m pytest -m soak tests/deployment/test_api_server.py $(ARGS)
+	@python -m pytest -m soak -rP tests/deployment/test_api_server.py tests/deployment/test_deployment_walk.py $(ARGS)
 
 matrix: setup servers ## Spark's tests with each other Spark and its Delta, half an hour each: SPARK=4.0 for one
 	@tools/matrix.sh $(SPARK)

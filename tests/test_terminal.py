@@ -29,6 +29,9 @@ def test_what_a_terminal_would_obey_is_written_out() -> None:
     assert told.isprintable()
     assert told == "a\\u001b]0;owned\\u0007\\u001b[2J\\u009b31m\\u007f\\u202eb\\rc"
     assert visible("Größe 東京 👍") == "Größe 東京 👍"
+    assert visible("pay\u3164\ufe0f\u2800\U000e0101") == "pay\\u3164\\ufe0f\\u2800\\udb40\\udd01", (
+        "they show nothing"
+    )
     assert visible("a\n\tb") == "a\\n\\tb"
     assert visible("a\n\tb", lines=True) == "a\n\tb"
 

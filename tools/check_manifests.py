@@ -143,7 +143,7 @@ def _selector_faults(workload: Manifest, manifests: list[Manifest]) -> Iterator[
         spec = one.get("spec", {})
         if one["kind"] == "Service":
             chosen = spec["selector"]
-        elif one["kind"] in ("PodDisruptionBudget", "PodMonitor"):
+        elif one["kind"] in ("PodDisruptionBudget", "PodMonitor", "ServiceMonitor"):
             chosen = spec["selector"]["matchLabels"]
         elif one["kind"] == "NetworkPolicy":
             chosen = spec["podSelector"]["matchLabels"]

@@ -26,15 +26,48 @@ class LabelSelector(Strict):
     match_labels: dict[str, str] = Field(alias="matchLabels", min_length=1)
 
 
-class PodMetricsEndpoint(Strict):
+class SecretKey(Strict):
+    name: str
+    key: str
+
+
+class Authorization(Strict):
+    credentials: SecretKey
+
+
+class OfSecret(Strict):
+    secret: SecretKey
+
+
+class TlsConfig(Strict):
+    ca: OfSecret
+    server_name: str | None = Field(default=None, alias="serverName")
+
+
+class MetricsEndpoint(Strict):
     port: str
     path: str
     interval: Duration
+    scheme: Literal["http", "https"] = "http"
+    authorization: Authorization | None = None
+    tls_config: TlsConfig | None = Field(default=None, alias="tlsConfig")
+
+
+class Relabeling(Strict):
+    source_labels: list[str] = Field(default_factory=list, alias="sourceLabels")
+    regex: str = "(.*)"
+    action: Literal["replace", "keep"] = "replace"
+    target_label: str | None = Field(default=None, alias="targetLabel")
+    replacement: str | None = None
+
+
+class ServiceEndpoint(MetricsEndpoint):
+    relabelings: list[Relabeling] = Field(default_factory=list)
 
 
 class PodMonitorSpec(Strict):
     selector: LabelSelector
-    endpoints: list[PodMetricsEndpoint] = Field(alias="podMetricsEndpoints", min_length=1)
+    endpoints: list[MetricsEndpoint] = Field(alias="podMetricsEndpoints", min_length=1)
 
 
 class PodMonitor(Strict):
@@ -42,6 +75,18 @@ class PodMonitor(Strict):
     kind: Literal["PodMonitor"]
     metadata: Metadata
     spec: PodMonitorSpec
+
+
+class ServiceMonitorSpec(Strict):
+    selector: LabelSelector
+    endpoints: list[ServiceEndpoint] = Field(min_length=1)
+
+
+class ServiceMonitor(Strict):
+    api_version: Literal["monitoring.coreos.com/v1"] = Field(alias="apiVersion")
+    kind: Literal["ServiceMonitor"]
+    metadata: Metadata
+    spec: ServiceMonitorSpec
 
 
 class PrometheusRule(Strict):
@@ -119,11 +164,6 @@ class ScaledObject(Strict):
     spec: ScaledObjectSpec
 
 
-class SecretKey(Strict):
-    name: str
-    key: str
-
-
 class Matcher(Strict):
     name: str
     value: str
@@ -187,6 +227,7 @@ MODELS: dict[str, type[Strict]] = {
     "PodMonitor": PodMonitor,
     "PrometheusRule": PrometheusRule,
     "ScaledObject": ScaledObject,
+    "ServiceMonitor": ServiceMonitor,
 }
 
 

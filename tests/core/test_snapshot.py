@@ -164,6 +164,24 @@ def test_the_pulse_tells_the_same_as_the_whole_status(oldest: str, tmp_path: Pat
         assert round(pulse.delay_seconds, 3) == status.partitions[0].delay_seconds == 10_000 - 1.001
 
 
+def test_the_lag_of_partitions_that_came_is_no_growth(tmp_path: Path) -> None:
+    now = [0.0]
+    components, report = reporting(tmp_path, clock=lambda: now[0])
+    own, other = assignment(), assignment(partition=1)
+    own.committed, other.committed = 0, 0
+    own.end, other.end = 1_000, 10**9
+    components.assignments.add([own])
+    growth = []
+    for second in range(0, 60, 5):
+        now[0] = float(second)
+        if second == 40:
+            components.assignments.add([other])
+        report.pulse()
+        pace = report().pace
+        growth.append(None if pace is None else pace.lag_growth)
+    assert growth == [None, None, *[0.0] * 6, None, None, 0.0, 0.0]
+
+
 @pytest.mark.soak
 def test_a_million_table_names_take_bounded_memory_and_are_told_of_at_once(tmp_path: Path) -> None:
     components, report = reporting(tmp_path)
@@ -201,7 +219,9 @@ def test_a_million_table_names_take_bounded_memory_and_are_told_of_at_once(tmp_p
     assert sum(sample.value for sample in finished[0].samples) == 500_000
 
 
-def reporting(folder: Path, wall_clock: Callable[[], float] = time.time) -> tuple[Components, StatusReport]:
+def reporting(
+    folder: Path, wall_clock: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic
+) -> tuple[Components, StatusReport]:
     """The parts of a worker, without its threads, and what tells of them."""
     settings = configuration(
         {"match": "shop.*"}, lanes={"count": 16}, checkpoint={"directory": str(folder)}, http=None
@@ -213,7 +233,7 @@ def reporting(folder: Path, wall_clock: Callable[[], float] = time.time) -> tupl
         components,
         state=lambda: "running",
         error=lambda: None,
-        clock=time.monotonic,
+        clock=clock,
         wall_clock=wall_clock,
     )
     return components, report

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from check_manifests import folders, render
+from check_manifests import EXAMPLE, folders, render
 from helm_chart import rendered
 from servers.api_server import ApiServer, EtcdNode
 from test_chart import VALUES
@@ -83,10 +83,13 @@ def test_a_pod_of_it_is_admitted(empty: ApiServer, folder: Path) -> None:
     assert told == "pod/one created (server dry run)\n"
 
 
-@pytest.mark.parametrize("values", VALUES)
-def test_the_server_takes_the_chart(empty: ApiServer, helm: str, values: str) -> None:
+OF_A_SERVICE = ("--set=monitoring.enabled=true,monitoring.kind=ServiceMonitor",)
+
+
+@pytest.mark.parametrize("values", [*VALUES.values(), OF_A_SERVICE], ids=[*VALUES, "service-monitor"])
+def test_the_server_takes_the_chart(empty: ApiServer, helm: str, values: tuple[str, ...]) -> None:
     """Also the pod of `helm test`, under the strictest rules for pods."""
-    manifests = rendered(helm, *VALUES[values])
+    manifests = rendered(helm, *values)
     arguments = ("--namespace=binlane", "--validate=strict", "--filename=-")
     # The server admits a pod only if its account exists.
     accounts = [one for one in manifests if one["kind"] == "ServiceAccount"]
@@ -94,6 +97,14 @@ def test_the_server_takes_the_chart(empty: ApiServer, helm: str, values: str) ->
     empty.kubectl("apply", *arguments, text=yaml.safe_dump_all(accounts))
     told = empty.kubectl("apply", "--dry-run=server", *arguments, text=yaml.safe_dump_all(others))
     assert len(told.splitlines()) == len(others)
+    assert all(line.endswith("created (server dry run)") for line in told.splitlines())
+
+
+def test_the_server_takes_the_example(server: ApiServer) -> None:
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    server.kubectl("apply", "--server-side", "--filename=-", text=yaml.safe_dump(space))
+    told = server.apply(ROOT / EXAMPLE, "--dry-run=server")
+    assert len(told.splitlines()) == len(render(ROOT / EXAMPLE))
     assert all(line.endswith("created (server dry run)") for line in told.splitlines())
 
 

@@ -235,7 +235,7 @@ def test_every_value_is_named_in_the_schema_and_by_its_test(helm: str) -> None:
     assert values.keys() == schema["properties"].keys() - {"global"}
     for key, value in values.items():
         allowed = schema["properties"][key].get("properties")
-        if isinstance(value, dict) and allowed and key not in ("resources", "strategy"):
+        if isinstance(value, dict) and allowed and key not in ("pod", "resources", "strategy"):
             assert value.keys() == allowed.keys(), key
     with pytest.raises(ValueError, match="netwokPolicy"):
         rendered(helm, "--set=netwokPolicy.enabled=true")

@@ -277,8 +277,8 @@ def test_the_network_policy_lets_out_to_every_kind_of_target_and_service() -> No
     egress = of("network-policy")["NetworkPolicy/binlane"]["spec"]["egress"]
     listed = [port for rule in egress if "to" not in rule for port in rule["ports"]]
     ports = {each for port in listed for each in range(port["port"], port.get("endPort", port["port"]) + 1)}
-    targets = {5432, 3306, 6379, 443, 8123, 8443, 9200}
-    services = {*range(9092, 9099), *range(9194, 9199), 8081, 4317, 4318, 15002, 6443}
+    targets = {5432, 3306, 6379, 6380, 443, 9000, 8123, 8443, 9200}
+    services = {*range(9092, 9099), *range(9194, 9199), 8080, 8081, 4317, 4318, 15002, 9083, 6443}
     assert ports == targets | services
     blocks = [each["ipBlock"]["cidr"] for rule in egress for each in rule.get("to", ()) if "ipBlock" in each]
     identities = ["169.254.169.254/32", "169.254.169.252/32", "169.254.170.23/32"]

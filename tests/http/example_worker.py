@@ -153,13 +153,15 @@ class PagedWorker:
         """Names that tables have in place of their own."""
         self.answers = threading.Event()
         self.answers.set()
+        self.set_back = 0.0
+        """By how many seconds its clock was set back."""
         self.timeline = Timeline(str, clock=time.time)
         self.history = History(
             lambda: pulse_of(self.status()),
             lambda: (int(self.seconds / 5), 0),
             self.timeline,
             clock=lambda: self.seconds,
-            wall_clock=lambda: time.time() - 3_700 + self.seconds,
+            wall_clock=lambda: time.time() - 3_700 + self.seconds - self.set_back,
         )
         self.table_hours = TableHours(lambda: self.seconds, lambda: time.time() - 3_700 + self.seconds)
         self.cause = False

@@ -211,3 +211,17 @@ def test_names_are_cut_and_written_out_and_commands_have_them_whole() -> None:
     ]
     status = msgspec.structs.replace(status, partitions=partitions)
     assert any(long in command for command in troubles(status)[0].commands)
+
+
+def test_what_a_person_has_to_look_at_is_not_less_urgent_because_it_is_below() -> None:
+    """BinlaneHeadStuck fires, so the first line must not say that the worker is only busy."""
+    head = StuckStatus(
+        offset=9, seconds=2_000.0, behind=7, table="shop.retry_me", lane=3, state="running", handler="sql"
+    )
+    status = full(state="running", error=None)
+    first, *others = status.partitions
+    partitions = [msgspec.structs.replace(first, stuck=head), *others]
+    status = msgspec.structs.replace(status, waiting_seconds=0.5, pace=SHRINKS, partitions=partitions)
+    level, line = headline(status, troubles(status))
+    assert (level, line.partition(" because ")[0]) == ("bad", "Reading mostly waits")
+    assert any("stuck at offset 9" in each for each in troubles(status)[0].below)

@@ -22,6 +22,7 @@ from worker.observing.overview.pace import (
     outlook,
 )
 from worker.observing.overview.table_hours import FIELDS, TableHours
+from worker.observing.overview.troubles import troubles
 from worker.observing.status import Pace, WorkerStatus
 
 
@@ -58,6 +59,47 @@ def test_a_lag_is_caught_up_in_time_or_never_unless_it_is_what_is_always_on_its_
     assert told(Pace(rate=300.0, lag_growth=0.0)) is None, "ten seconds of work"
     assert told(Pace(rate=100.0, lag_growth=None)) is told(None) is None
     assert outlook(calm()) == ""
+
+
+@pytest.mark.parametrize(
+    ("finished", "lags"),
+    [
+        ([0] * 13, [0] * 13),
+        ([0] * 11 + [0, 1], [0] * 11 + [1, 0]),
+        ([0] * 12 + [20_000], [0] * 11 + [1_000_000, 980_000]),
+        ([0] * 12 + [60], [5 * n % 60 for n in range(13)]),
+    ],
+    ids=["idle", "one record, not committed yet", "a burst", "batch.max_wait of a minute"],
+)
+def test_a_lag_that_was_normal_within_the_last_minute_has_no_outlook_yet(
+    finished: list[int], lags: list[int]
+) -> None:
+    """A quiet worker with one uncommitted record would else be said to be never caught up."""
+    meter = PaceMeter()
+    for number, (count, lag) in enumerate(zip(finished, lags, strict=True)):
+        meter.add(5.0 * number, count, lag, 0.0)
+    pace = meter.now()
+    assert pace is not None
+    assert pace.lag_growth is None
+    status = msgspec.structs.replace(calm(), pace=pace)
+    first, *others = status.partitions
+    partitions = [msgspec.structs.replace(first, lag=max(*lags, 1)), *others]
+    assert troubles(msgspec.structs.replace(status, partitions=partitions)) == []
+
+
+def test_a_rebalance_begins_another_pace() -> None:
+    """The lag of other partitions is no growth: it made a worker late for ever, or a late one quick."""
+    meter = PaceMeter()
+    for number in range(13):
+        meter.add(5.0 * number, 5_000 * number, 50_000 + 100 * number, 0.0, partitions=frozenset({1, 2}))
+    assert meter.now() is not None
+    meter.add(65.0, 65_000, 900, 0.0, partitions=frozenset({1}))
+    assert meter.now() is None
+    for number in (14, 15):
+        meter.add(5.0 * number, 65_000, 25_000 + 100 * number, 0.0, partitions=frozenset({1}))
+    pace = meter.now()
+    assert pace is not None
+    assert pace.rate == 0.0
 
 
 def test_a_drain_takes_as_long_as_the_longest_running_batch_and_the_lanes_as_their_records() -> None:

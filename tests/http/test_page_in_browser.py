@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from example_worker import PagedWorker
+from integration.process import eventually
 from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -252,6 +253,29 @@ def test_no_name_turns_the_writing_around(open_page: Open, worker: PagedWorker) 
     for place in ("#troubles", "#tables", "#partitions", "#lanes"):
         expect(page.locator(place)).to_contain_text("shop.\\u202egnp.exe\\u200b\\u001b")
     assert not set("\u202e\u200b\x1b") & set(page.locator("body").inner_text())
+
+
+def test_no_name_looks_like_another_because_a_part_of_it_shows_nothing(
+    open_page: Open, worker: PagedWorker
+) -> None:
+    """Fillers and selectors of variants count as letters, and a browser draws two spaces as one."""
+    worker.names["shop_00.payments"] = "shop.pay\u3164\ufe0f\u2800  me "
+    page = open_page()
+    for place in ("#tables", "#lanes"):
+        expect(page.locator(place)).to_contain_text(r"shop.pay\u3164\ufe0f\u2800 \u0020me\u0020")
+
+
+def test_the_charts_go_on_after_the_workers_clock_was_set_back(open_page: Open, worker: PagedWorker) -> None:
+    page = open_page()
+    eventually(lambda: page.evaluate("hour.points.length") > 100)
+    before = page.evaluate("hour.points.at(-1).time")
+    worker.set_back = 1_800.0
+    for _ in range(3):
+        worker.seconds += 5
+        worker.history.look()
+    eventually(lambda: page.evaluate("hour.points.at(-1).time") < before - 1_700, within=10)
+    times = page.evaluate("hour.points.map(point => point.time)")
+    assert times == sorted(set(times))
 
 
 def test_the_cause_is_the_first_line_and_its_victims_are_below_it(

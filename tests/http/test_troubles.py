@@ -236,3 +236,26 @@ def test_a_pause_is_no_failure_and_says_who_why_and_how_it_ends() -> None:
     assert shlex.split(command)[1:] == ["resume", "w:1", "--table", "shop.*", "--handler", "the mirror"]
     assert found[1].commands == [], "it would command the terminal"
     assert headline(status, found)[0] == "busy"
+
+
+def test_each_target_that_is_down_is_told_with_its_own_tables() -> None:
+    status = calm()
+    names = ["shop.by_sql", "shop.by_redis", "shop.by_hook", "shop.of_letters"]
+    errors = ["refused (handler sql)", "refused (handler redis)", "busy (handler hook)", "refused"]
+    tables = [
+        msgspec.structs.replace(status.tables[0], table=name, state="blocked", error=error)
+        for name, error in zip(names, errors, strict=True)
+    ]
+    targets = [
+        TargetStatus(handler="sql", up=False, error="refused", down_seconds=5.0),
+        TargetStatus(handler="redis", up=False, error="refused", down_seconds=5.0),
+        TargetStatus(handler="hook", up=True),
+        TargetStatus(handler="__dead_letter__", up=False, error="refused", down_seconds=5.0),
+    ]
+    found = [each.what for each in troubles(msgspec.structs.replace(status, tables=tables, targets=targets))]
+    assert found == [
+        "Target sql is down for 5.0 s: shop.by_sql and shop.of_letters wait",
+        "Target redis is down for 5.0 s: shop.by_redis and shop.of_letters wait",
+        "The dead-letter topic is down for 5.0 s: shop.of_letters waits",
+        "shop.by_hook is blocked",
+    ]

@@ -67,9 +67,11 @@ class PrometheusNode(ServerProcess):
     def url(self) -> str:
         return f"http://{HOST}:{self.port}"
 
-    def scrape(self, targets: dict[str, str]) -> None:
-        """From now on these: {the label `instance`: host:port}."""
-        found = [{"targets": [place], "labels": {"instance": name}} for name, place in targets.items()]
+    def scrape(self, targets: dict[str, str], **labels: str) -> None:
+        """From now on these, with these labels: {the label `instance`: host:port}."""
+        found = [
+            {"targets": [place], "labels": {"instance": name, **labels}} for name, place in targets.items()
+        ]
         self.write("targets.json", json.dumps(found))
 
     def command(self) -> list[str]:

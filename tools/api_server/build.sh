@@ -17,15 +17,19 @@ mkdir -p "$to.part/definitions"
     for file in config/crd/bases/keda.sh_scaledobjects \
         example/prometheus-operator-crd/monitoring.coreos.com_alertmanagerconfigs \
         example/prometheus-operator-crd/monitoring.coreos.com_podmonitors \
-        example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules; do
+        example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules \
+        example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors; do
         [ ! -f "$module/$file.yaml" ] || cp "$module/$file.yaml" "$to.part/definitions/"
     done
 done
-[ "$(find "$to.part/definitions" -type f | wc -l)" = 4 ] || {
+[ "$(find "$to.part/definitions" -type f | wc -l)" = 5 ] || {
     echo "build.sh: the definitions of KEDA and of the Prometheus operator could not be fetched" >&2
     exit 1
 }
-CGO_ENABLED=0 nice go build -mod=readonly -trimpath -ldflags='-s -w' -o "$to.part/kube-apiserver" .
+# Helm compares the server's version with the chart's kubeVersion.
+version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+CGO_ENABLED=0 nice go build -mod=readonly -trimpath -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$version" \
+    -o "$to.part/kube-apiserver" .
 chmod -R a+rX "$to.part"
 rm -rf "$to"
 mv "$to.part" "$to"

@@ -250,7 +250,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     rate: float
     """Records finished per second."""
     lag_growth: float | None
-    """Records per second by which the lag grows (negative: shrinks); None: not known."""
+    """Records per second by which it grows (negative: shrinks). None: not known, or lately it was normal."""
     waiting: float = 0.0
     """The share of the time in which fetched records waited for room in the lanes."""
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
+
+# Letters and marks that show nothing: one name could pose as another.
+_BLANK = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 
 
 def count(value: float | None) -> str:
@@ -55,11 +59,12 @@ def printable(text: str) -> str:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Write control characters as JSON escapes. With `lines`, line breaks and tabs stay.
+    """Write control characters and blanks as JSON escapes. With `lines`, line breaks and tabs stay.
 
     >>> print(visible("a\x1b[2J\u202e b\\n"))
     a\\u001b[2J\\u202e b\\n
     """
-    return "".join(
+    shown = "".join(
         char if char.isprintable() or (lines and char in "\n\t") else json.dumps(char)[1:-1] for char in text
     )
+    return re.sub(_BLANK, lambda found: json.dumps(found[0])[1:-1], shown)

@@ -86,7 +86,8 @@ class StatusReport:
         finished = self.parts.lanes.seen.finished_records
         known = [lag for lag in lags if lag is not None]
         lag = sum(known) if known and len(known) == len(lags) else None
-        self._pace.add(self.clock(), finished, lag, self.parts.backpressure.waited)
+        partitions = frozenset(each.partition for each in assigned)
+        self._pace.add(self.clock(), finished, lag, self.parts.backpressure.waited, partitions)
         return Pulse(finished, lags, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:

@@ -1,12 +1,11 @@
-{{/* The name of all objects. */}}
+{{/* The name of all objects. A Service's name begins with a letter, and has no dot. */}}
 {{- define "binlane.name" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride }}
-{{- else if contains "binlane" .Release.Name }}
-{{- .Release.Name }}
-{{- else }}
-{{- printf "%s-binlane" .Release.Name }}
+{{- $default := contains "binlane" .Release.Name | ternary .Release.Name (printf "%s-binlane" .Release.Name) }}
+{{- $name := .Values.fullnameOverride | default $default }}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$" $name) }}
+{{- fail (printf "objects cannot be named %s: set fullnameOverride to at most 40 of a-z, 0-9 and -, a letter first" $name) }}
 {{- end }}
+{{- $name }}
 {{- end }}
 
 {{/* The text of binlane's configuration. */}}
@@ -16,7 +15,9 @@
 
 {{/* The name of the Secret that is mounted; empty if there is none. */}}
 {{- define "binlane.secret" -}}
-{{- if .Values.secrets.existing }}
+{{- if and .Values.secrets.existing .Values.secrets.files }}
+{{- fail "set secrets.existing or secrets.files: only one Secret is mounted" }}
+{{- else if .Values.secrets.existing }}
 {{- .Values.secrets.existing }}
 {{- else if .Values.secrets.files }}
 {{- printf "%s-secrets" (include "binlane.name" .) }}
@@ -25,23 +26,25 @@
 
 {{/*
 A manifest of k8s/, for this release: (list . "service.yaml"). Names begin with the release's name instead of
-binlane. Wherever a label names the application, another one names the release.
+binlane. Wherever a label names the application, another one names the release. Both are quoted, because YAML reads
+some names as numbers or booleans.
 */}}
 {{- define "binlane.file" -}}
 {{- $ := index . 0 }}
 {{- $name := include "binlane.name" $ }}
-{{- $instance := printf "app.kubernetes.io/instance: %s" $.Release.Name }}
+{{- $instance := printf "app.kubernetes.io/instance: %q" $.Release.Name }}
 {{- $text := $.Files.Get (printf "files/%s" (index . 1)) }}
 {{- $text = regexReplaceAll "(?m)^( *)(app.kubernetes.io/name: .*)$" $text (printf "${1}${2}\n${1}%s" $instance) }}
 {{- $text = regexReplaceAll "\\{(app.kubernetes.io/name: [^}]*)\\}" $text (printf "{${1}, %s}" $instance) }}
-{{- regexReplaceAll "(?m)^( *name: )binlane" $text (printf "${1}%s" $name) }}
+{{- regexReplaceAll "(?m)^( *name: )binlane(.*)$" $text (printf "${1}\"%s${2}\"" $name) }}
 {{- end }}
 
 {{/* Fails if this configuration may not run with this workload: "One worker, or several" in docs/deployment.md. */}}
 {{- define "binlane.count" -}}
 {{- $configuration := include "binlane.configuration" . | fromYaml }}
-{{- $promised := dig "spark" "single_writer" false $configuration }}
-{{- $alone := or $promised (dig "kafka" "ddl_topics" list $configuration) }}
+{{- with $configuration.Error }}{{ fail (printf "the configuration cannot be read: %s" .) }}{{ end }}
+{{- $promised := dig "single_writer" false ($configuration.spark | default dict) }}
+{{- $alone := or $promised (dig "ddl_topics" list ($configuration.kafka | default dict)) }}
 {{- $recreated := eq (.Values.strategy.type | default "Recreate") "Recreate" }}
 {{- if $alone }}
 {{- if or (gt (int .Values.replicas) 1) .Values.keda.enabled }}

@@ -61,6 +61,9 @@
 {{- $_ = set $pod "volumes" $volumes }}
 {{- $_ = set $worker "volumeMounts" $mounts }}
 {{- $_ = set $spec.template "spec" (mergeOverwrite $pod (deepCopy .Values.pod)) }}
+{{- if lt (int $pod.terminationGracePeriodSeconds) 152 }}
+{{- fail "pod.terminationGracePeriodSeconds must be at least 152 to hold a stop: docs/deployment.md, Stopping" }}
+{{- end }}
 
 {{- if eq .Values.kind "StatefulSet" }}
 {{- $_ = set $one "kind" "StatefulSet" }}

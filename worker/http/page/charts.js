@@ -15,10 +15,10 @@ function span() {
 const across = moment => HOUR + (moment - hour.now) * HOUR / span();
 
 function takePoints(fields, rows) {
-  const last = hour.points.length ? hour.points[hour.points.length - 1].time : 0;
   for (const row of rows) {
     const point = Object.fromEntries(fields.map((name, number) => [name, row[number]]));
-    if (point.time > last) hour.points.push(point);
+    if (point.time < hour.points.at(-1)?.time - LEAST) hour.points = [];  // the worker's clock was set back
+    if (point.time > (hour.points.at(-1)?.time ?? 0)) hour.points.push(point);
   }
 }
 function makeChart(chart) {

@@ -2,8 +2,9 @@
 // What every part of the page needs. Names and errors come from other systems: they are only ever set as text.
 const at = id => document.getElementById(id);
 
-// What turns the writing around, or shows nothing, is written out: one name could pose as another.
-const ODD = /(?![ \n\t])[\p{C}\p{Z}]/gu, ODD_IN_NAMES = /(?! )[\p{C}\p{Z}]/gu;
+// What turns the writing around, shows nothing, or adds to a space is written out: one name could pose as another.
+const ODD = /(?![ \n\t])[\p{C}\p{Z}\p{DI}\u2800]/gu;
+const ODD_IN_NAMES = /(?! )[\p{C}\p{Z}\p{DI}\u2800]|(?<=^| ) | $/gu;
 function visible(text, odd = ODD) {
   if (typeof text !== "string") return text;
   return text.replace(odd, each => [...Array(each.length).keys()].map(unit => "\\u" + each.charCodeAt(unit).toString(16).padStart(4, "0")).join(""));

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from worker.observing.overview.trouble import DEAD_LETTERS, SCHEMAS, Trouble, names, place
 from worker.observing.status import (
@@ -146,7 +146,8 @@ def of_targets(status: WorkerStatus, waiting: list[TableStatus], config: str) ->
     for target in status.targets:
         if target.up:
             continue
-        waits, what = [each.table for each in waiting], "tables"
+        others = [each for each in status.targets if each is not target]
+        waits, what = [each.table for each in waiting if not waits_for(each, others)], "tables"
         if target.handler == SCHEMAS:
             what = "partitions"
             waits = [place(each) for each in status.partitions if each.paused_by == "schema_registry"]
@@ -163,6 +164,11 @@ def of_targets(status: WorkerStatus, waiting: list[TableStatus], config: str) ->
             do="Restore it. Everything that waits for it then continues by itself.",
             commands=[check],
         )
+
+
+def waits_for(table: TableStatus, targets: Iterable[TargetStatus]) -> bool:
+    """Whether the table's error names the handler of one of these."""
+    return (table.error or "").endswith(tuple(f"(handler {each.handler})" for each in targets))
 
 
 def _missing(target: TargetStatus, topic: str, behind: str, check: str) -> Trouble:

@@ -22,9 +22,14 @@ class PaceMeter:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int | None, float]] = deque(maxlen=13)
+        self._partitions: object = ()
 
-    def add(self, now: float, finished: int, lag: int | None, waited: float) -> None:
-        """`finished`: records so far; `lag`: of all partitions; `waited`: seconds so far for room."""
+    def add(self, now: float, finished: int, lag: int | None, waited: float, partitions: object = ()) -> None:
+        """`finished`: records so far; `lag`: of all partitions; `waited`: seconds so far for room. If the
+        `partitions` are others than before, the measurement starts again."""
+        if partitions != self._partitions:
+            self._partitions = partitions
+            self._seen.clear()
         self._seen.append((now, finished, lag, waited))
 
     def now(self) -> Pace | None:
@@ -33,9 +38,14 @@ class PaceMeter:
         if seconds < _LEAST_SECONDS:
             return None
         (_, finished, lag, waited), (_, finished_now, lag_now, waited_now) = seen[0], seen[-1]
+        rate, growth = (finished_now - finished) / seconds, None
+        lags = [each for _, _, each, _ in seen if each is not None]
+        # If the lag was normal meanwhile, this one belongs to later records.
+        if lag is not None and lag_now is not None and min(lags) > _NORMAL_SECONDS * rate:
+            growth = round((lag_now - lag) / seconds, 3)
         return Pace(
-            rate=round((finished_now - finished) / seconds, 3),
-            lag_growth=None if lag is None or lag_now is None else round((lag_now - lag) / seconds, 3),
+            rate=round(rate, 3),
+            lag_growth=growth,
             waiting=round((waited_now - waited) / seconds, 3),
         )
 

@@ -12,7 +12,7 @@ import msgspec
 from worker.observing.overview.figures import handled_tables, is_late, lag_of, ranked
 from worker.observing.overview.of_reading import of_reading, why
 from worker.observing.overview.of_rules import notes, of_rules
-from worker.observing.overview.of_systems import not_begun, of_kafka, of_targets
+from worker.observing.overview.of_systems import not_begun, of_kafka, of_targets, waits_for
 from worker.observing.overview.pace import caught_up_seconds, outlook
 from worker.observing.overview.trouble import (
     DEAD_LETTERS,
@@ -79,7 +79,8 @@ def _under(cause: Trouble, found: list[Trouble]) -> list[Trouble]:
     below = [each for each in found if each in same or each.waits]
     commands = dict.fromkeys(command for each in same for command in each.commands)
     told = [each.what for each in below if each.runbook not in _SAID]
-    whole = msgspec.structs.replace(cause, commands=list(commands), below=told[:_MOST_BELOW])
+    level = min((each.level for each in (cause, *same) if not each.waits), key=_RANK.__getitem__)
+    whole = msgspec.structs.replace(cause, level=level, commands=list(commands), below=told[:_MOST_BELOW])
     return [whole if each is cause else each for each in found if each not in below]
 
 
@@ -188,9 +189,10 @@ def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Troub
     heads = {each.stuck.table: each for each in status.partitions if each.stuck is not None}
     for table in halted:
         yield _halted(table, heads.get(table.table), worker, _letters(status))
-    down = [target for target in status.targets if not target.up]
     yield from of_targets(status, waiting, config)
-    if waiting and all(target.handler == SCHEMAS for target in down):
+    if any(not target.up and target.handler != SCHEMAS for target in status.targets):
+        waiting = [table for table in waiting if waits_for(table, [t for t in status.targets if t.up])]
+    if waiting:
         yield Trouble(
             level="bad",
             what=f"{_these(waiting)} blocked",
