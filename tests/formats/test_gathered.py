@@ -112,7 +112,7 @@ def test_a_table_without_a_key_has_none_afterwards() -> None:
 def test_no_statement_changes_what_other_databases_share() -> None:
     dropped = of_shop(1, type="ERASE", isDdl=True, sql="DROP TABLE orders /* secret */", data=None)
     canal = of("canal")
-    assert placed(canal, dropped) == ("shops", "orders", False)
+    assert placed(canal, dropped) == ("shops", "orders", True)
     with capture_logs() as logs:
         assert [each.op for each in decoded(canal, of_shop(1), dropped, of_shop(2))] == ["insert", "insert"]
     [told] = logs
@@ -278,7 +278,7 @@ def test_a_statement_in_capitals_that_no_other_rule_matches_is_refused(database:
     made = Configuration.model_validate({**CONFIGURED, "tables": HIDING[:-1], "databases": RULES})
     canal, sql = formats_of(made).of("cdc"), "ALTER TABLE MASKED DROP name, RENAME COLUMN ssn TO name"
     statement = message(database=database, table="MASKED", type="ALTER", isDdl=True, sql=sql, data=None)
-    assert placed(canal, statement) == ("shops", "masked", False)
+    assert placed(canal, statement) == ("shops", "masked", True)
     with pytest.raises(ShownBehind):
         canal.decode(statement, [])
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from handlers import Change
+from handlers.mysql.online_changes import replaced_by
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.configuration.model import Configuration
 from worker.configuration.table_rules import TableRule
-from worker.formats.gathered import Gathered, Places
-from worker.formats.interface import Format, Route, UndecodableRecord
+from worker.formats.gathered import Gathered
+from worker.formats.interface import Format, Route, ValuelessFault
 from worker.formats.registry import FormatChoice
 
 COMMAND_SECONDS = 15.0
@@ -35,32 +36,40 @@ def formats_of(
 
         schemas = schemas_of(settings, configuration.folder, patience=patience, rebuilt=rebuilt)
 
-    places = Places(configuration.databases)
+    places = configuration.places
 
     def rule_for(table: str) -> TableRule | None:
         return (configuration if present is None else present()).rule_for(table)
+
+    def is_gathered_name(*names: str) -> bool:
+        """Whether one of these tables, or the table that it may replace, is gathered."""
+        every = (one for name in names for one in (name, *replaced_by(name)))
+        return any(places.of(*one.rpartition(".")[::2]) for one in every)
 
     def refuse(change: Change, own: Route, table: str) -> bool:
         """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
         and others. Returns whether it empties a table. Raises ShownBehind, UndecodableRecord."""
         is_gathered = places.of(own.database, own.table) is not None
-        if is_gathered and (rule := rule_for(table)) is not None and rule.statement_rules is not None:
+        rules = (configuration if present is None else present()).tables[0].statement_rules
+        if rules is not None:  # those of all tables
             try:
-                rule.statement_rules.follow(change, own.database, own.table)
+                rules.follow(change, own.database, own.table)
             except RuleFault as fault:
                 if isinstance(fault, ShownBehind):
                     raise  # all others are about following it
         named = list(_named(change.sql or "", own.database))
         for database, name, kind in named:
             # Servers that ignore case log a statement as the user spelled it.
-            spelled = ((database, name), (database.lower(), name.lower()))
+            spelled = (f"{database}.{name}", f"{database}.{name}".lower())
+            of_gathered = is_gathered_name(*spelled)
             if is_gathered:
-                is_other = kind == "DropTable" and not any(places.of(*each) for each in spelled)
-                is_mixed = is_other and any(rule_for(".".join(each)) for each in spelled)
-            else:  # a handler would change the table that has the rows of all databases
-                is_mixed = any(each in configuration.databases for each, _ in spelled)
+                is_other = kind in ("DropTable", "RenameTable") and not of_gathered
+                is_mixed = is_other and any(map(rule_for, spelled))
+            else:  # a handler would change the table that has the rows of all databases, or leave its own
+                is_all = any(each in configuration.databases for each in (database, database.lower()))
+                is_mixed = is_all or (kind == "RenameTable" and of_gathered and not is_gathered_name(table))
             if is_mixed:
-                raise UndecodableRecord(
+                raise ValuelessFault(
                     f"its statement changes {database}.{name}, too, but `databases` gathers only some of its "
                     "tables: change the others in the target, and set this record aside"
                 )

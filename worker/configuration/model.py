@@ -98,6 +98,7 @@ class Configuration(Section):
     _path: Path = PrivateAttr(default=Path("binlane.yaml"))
     _secrets: Secrets = PrivateAttr(default_factory=Secrets)
     _hidden: frozenset[KeyPath] = PrivateAttr(default=frozenset())
+    _places: Places = PrivateAttr(default_factory=lambda: Places({}))
 
     @field_validator("json_layout")
     @classmethod
@@ -110,6 +111,7 @@ class Configuration(Section):
 
     @model_validator(mode="after")
     def _complete_tables(self) -> Self:
+        self._places = Places(self.databases)
         complete = []
         for number, table in enumerate(self.tables):
             unkeyed = None if self.masking.secret else next(table.columns.unkeyed, None)
@@ -126,7 +128,7 @@ class Configuration(Section):
             from worker.column_rules.statements import StatementRules  # noqa: PLC0415
 
             databases = [name for table in complete if (name := database_of(table.match)) is not None]
-            statements = StatementRules(partial(_row_rules_of, complete, Places(self.databases)), databases)
+            statements = StatementRules(partial(_row_rules_of, complete, self._places), databases)
             for table in complete:
                 table.among(statements)
         # The model is frozen for others; validation is not finished yet.
@@ -146,6 +148,11 @@ class Configuration(Section):
     def folder(self) -> Path:
         """The folder of the file. Relative paths and import paths of handlers start here."""
         return self._path.absolute().parent
+
+    @property
+    def places(self) -> Places:
+        """Where the tables of several databases are handled as one."""
+        return self._places
 
     @property
     def secrets(self) -> Secrets:
@@ -176,7 +183,7 @@ class Configuration(Section):
     def rule_for(self, table: str) -> TableRule | None:
         """Return the first rule that matches `table` ("database.table"), or the rule of the table that it
         replaces (see `ghost_tables`). None: the table is skipped."""
-        return _rule_of(self.tables, table)
+        return _rule_of(self.tables, self._places, table)
 
 
 def _made_again(values: dict[str, Any], given: set[str], path: Path) -> Configuration:
@@ -185,7 +192,9 @@ def _made_again(values: dict[str, Any], given: set[str], path: Path) -> Configur
     return made.read_from(path, Secrets())  # type: ignore[no-any-return]
 
 
-def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False) -> TableRule | None:
+def _rule_of(
+    tables: Sequence[TableRule], places: Places, table: str, *, is_stated: bool = False
+) -> TableRule | None:
     """Return the first rule that matches `table`. An online schema change's table contains the same rows as
     the table that it replaces. So it gets the rule of that table, if the rule changes rows.
 
@@ -193,7 +202,7 @@ def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False
     """
     matches = TableRule.may_match if is_stated else TableRule.matches
     found = next((rule for rule in tables if matches(rule, table)), None)
-    for name in replaced_by(table) if is_stated or found is not None else ():
+    for name in map(places.label, replaced_by(table) if is_stated or found is not None else ()):
         own = next((rule for rule in tables if matches(rule, name)), None)
         if own is not None and own.row_rules is not None and own.ghost_tables:
             return own if is_stated or own is found or own.has_place_per_table else None
@@ -201,8 +210,9 @@ def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False
 
 
 def _row_rules_of(
-    tables: Sequence[TableRule], places: Places, table: str
+    tables: Sequence[TableRule], places: Places, database: str, table: str
 ) -> RowRules | Literal["skipped"] | None:
-    label = next((own for one in (table, table.lower()) if (own := places.label(one)) != one), table)
-    rule = _rule_of(tables, label, is_stated=True)
+    spelled = ((database, table), (database.lower(), table.lower()))
+    placed = next((own for one in spelled if (own := places.placed(*one)) != one), spelled[0])
+    rule = _rule_of(tables, places, ".".join(placed), is_stated=True)
     return "skipped" if rule is None else rule.row_rules

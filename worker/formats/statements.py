@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from worker.formats.interface import PlainRoute, Skip, UndecodableRecord, shortened
 
@@ -29,14 +30,14 @@ _OF_NO_TABLE = re.compile(
 
 
 class UntoldDatabase(UndecodableRecord):
-    """A statement about `table` in an unknown database."""
+    """A statement about these `tables` in an unknown database."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, tables: Sequence[str]) -> None:
         super().__init__(
-            f"a statement about table {shortened(table)!r}. Canal could not parse it, so its record does not "
-            "name the database: apply it to the target, then skip the record"
+            f"a statement about table {shortened(tables[0])!r}. Canal could not parse it, so its record does "
+            "not name the database: apply it to the target, then skip the record"
         )
-        self.table = table
+        self.tables = tables
 
 
 def is_of_no_table(sql: str) -> bool:
@@ -86,6 +87,7 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
     `database` is the one in which it ran, or empty if the record does not name it. Raises UndecodableRecord
     for a statement that changes an unknown table."""
     from handlers.mysql.ddl import CreateTable, StatementError, parse  # noqa: PLC0415
+    from handlers.mysql.ddl.rules import names_of  # noqa: PLC0415
 
     try:
         changes = parse(sql, database) if _NAMES_TABLE.search(sql) and not is_of_no_table(sql) else []
@@ -96,7 +98,7 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
             return PlainRoute(*one.table, True)
     if all(isinstance(one, CreateTable) for one in changes):  # its first row makes the table known
         return Skip("database_ddl")
-    raise UntoldDatabase(changes[0].table.table)
+    raise UntoldDatabase([name.table for one in changes for name in names_of(one)])
 
 
 def _may_name_others(sql: str) -> bool:
