@@ -69,8 +69,13 @@ class Fitting:
         missing = [name for name, column in zip(names, found, strict=True) if column is None]
         rule = self.unknown_columns
         if rule == "add":
-            wanted = wanted_columns(changes)
-            raise ColumnsMissing(table.name, {name: wanted[name] for name in missing})
+            low, wanted = {name.lower() for name in missing}, wanted_columns(changes).items()
+            new = {
+                name: text
+                for name, text in wanted
+                if name in missing or (name.lower() in low and table.column(name) is None)
+            }
+            raise ColumnsMissing(table.name, new)
         if rule == "refuse":
             raise Unfit(
                 f"the target's table has no column {', '.join(missing)}; add it, or set new_columns to add "

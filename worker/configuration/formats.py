@@ -36,10 +36,10 @@ def formats_of(
 
         schemas = schemas_of(settings, configuration.folder, patience=patience, rebuilt=rebuilt)
 
-    places = configuration.places
+    places, latest = configuration.places, present or (lambda: configuration)
 
     def rule_for(table: str) -> TableRule | None:
-        return (configuration if present is None else present()).rule_for(table)
+        return latest().rule_for(table)
 
     def is_gathered_name(*names: str) -> bool:
         """Whether one of these tables, or the table that it may replace, is gathered."""
@@ -50,7 +50,7 @@ def formats_of(
         """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
         and others. Returns whether it empties a table. Raises ShownBehind, UndecodableRecord."""
         is_gathered = places.of(own.database, own.table) is not None
-        rules = (configuration if present is None else present()).tables[0].statement_rules
+        rules = latest().tables[0].statement_rules
         if rules is not None:  # those of all tables
             try:
                 rules.follow(change, own.database, own.table)
