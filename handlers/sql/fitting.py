@@ -69,13 +69,9 @@ class Fitting:
         missing = [name for name, column in zip(names, found, strict=True) if column is None]
         rule = self.unknown_columns
         if rule == "add":
-            low, wanted = {name.lower() for name in missing}, wanted_columns(changes).items()
-            new = {
-                name: text
-                for name, text in wanted
-                if name in missing or (name.lower() in low and table.column(name) is None)
-            }
-            raise ColumnsMissing(table.name, new)
+            wanted, low = wanted_columns(changes), {name.lower() for name in missing}
+            new = (one for one in wanted if one in missing or (one.lower() in low and not table.column(one)))
+            raise ColumnsMissing(table.name, {name: wanted[name] for name in new})
         if rule == "refuse":
             raise Unfit(
                 f"the target's table has no column {', '.join(missing)}; add it, or set new_columns to add "

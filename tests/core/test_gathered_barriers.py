@@ -14,6 +14,7 @@ from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.routing import Router, UndecodableHalt
+from worker.formats.gathered import Places
 from worker.observing.metrics import Metrics
 from worker.reloading.source_changes import ChangesOf, Unfollowable
 from worker.units.assigned_partition import Assignment
@@ -90,7 +91,7 @@ def test_a_statement_of_an_untold_database_may_rename_what_is_hidden_after_other
 def test_a_copy_of_a_gathered_table_has_its_rules() -> None:
     """gh-ost's copy contains its rows. The pattern may match the table alone."""
     made = configured(USERS, ALL, match="shop_*.users")
-    assert [made.places.label(f"shop_1.{name}") for name in ("users", "_users_gho")] == [
+    assert [Places(made.databases).label(f"shop_1.{name}") for name in ("users", "_users_gho")] == [
         *("shops.users", "shop_1._users_gho")
     ]
     for name in ("_users_gho", "__users_20261101120000_del"):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from canal_messages import message, row
@@ -14,7 +14,7 @@ from canal_packets import packet, sent
 from canal_packets import row as packet_row
 from canal_packets import rows as packet_rows
 from captured import CapturedRecord
-from debezium_messages import connect, envelope, record, with_schema
+from debezium_messages import connect, ddl, definition, envelope, record, with_schema
 from delta_reading import read_delta
 from pyspark.sql import SparkSession
 from spark_sessions import SHARED, SparkKeeper
@@ -28,10 +28,12 @@ from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
+from worker.fetching.barrier_tables import may_name
 from worker.formats.decoding import many_of
 from worker.formats.gathered import DatabasesRule, Gathered
 from worker.formats.interface import Apart, Format, NamesSchemas, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.registry import get
+from worker.processes.definitions import Noting
 
 RULES = {"shops": {"match": "shop_*.*", "column": "tenant"}}
 POSTGRESQL = {"connector": "postgresql", "db": "crm", "schema": "shop_1", "lsn": 7}
@@ -191,6 +193,16 @@ def test_optional_methods_are_those_of_the_format() -> None:
         plain, gathered = get(name), of(name)
         for kind in (SeparateDDL, NamesSchemas):
             assert isinstance(gathered, kind) == isinstance(plain, kind)
+
+
+def test_the_tables_of_a_statement_are_known_where_children_decode() -> None:
+    """Children learn definitions from what wraps such a format."""
+    told = {"type": "ALTER", "id": '"shop_1"."people"', "table": definition({"id": "bigint"})}
+    renamed = ddl("RENAME TABLE shop_1.users TO shop_1.people", told, database="shop_1")
+    noting = cast(Format, Noting(of("debezium"), []))
+    made = Configuration.model_validate({**CONFIGURED, "databases": RULES})
+    named = [may_name(noting, renamed, "shops", f"shops.{name}", made) for name in ("users", "people", "a")]
+    assert named == [True, True, False]
 
 
 CONFIGURED = {

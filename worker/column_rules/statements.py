@@ -32,9 +32,7 @@ class StatementRules:
     """Applies the rules of all tables to statements, which may name several tables. Any thread."""
 
     def __init__(
-        self,
-        rules_of: Callable[[str, str], RowRules | Literal["skipped"] | None],
-        databases: Iterable[str] = (),
+        self, rules_of: Callable[[str, str], RowRules | Literal["skipped"] | None], databases: Iterable[str]
     ) -> None:
         """`rules_of`: returns the rules of a table of a database, None if it has none, "skipped" if no
         rule matches it. `databases`: the databases that the rules name."""

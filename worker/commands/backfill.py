@@ -17,6 +17,7 @@ from handlers.options.matching import is_name, table_matcher
 from worker.commands.output import begin
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, producer_settings
+from worker.formats.gathered import Places
 
 _SECONDS = 10.0
 _ELSEWHERE = (
@@ -59,7 +60,7 @@ def _check(configuration: Configuration, table: str, connector: str | None) -> N
     rule = configuration.databases.get(database)
     if rule is not None and not table_matcher(rule.match)(table):
         raise LookupError(f"databases: {database} is no database of the source: name the table as there")
-    if configuration.rule_for(configuration.places.label(table)) is None:
+    if configuration.rule_for(Places(configuration.databases).label(table)) is None:
         raise LookupError(f"no rule of tables: matches {table}")
     if connector is None and re.search(r'["\\^\0-\x1f]', table):
         raise LookupError("databases read a backslash in a text differently: send it by --connector")

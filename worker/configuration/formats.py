@@ -10,7 +10,7 @@ from handlers.mysql.online_changes import replaced_by
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.configuration.model import Configuration
 from worker.configuration.table_rules import TableRule
-from worker.formats.gathered import Gathered
+from worker.formats.gathered import Gathered, Places
 from worker.formats.interface import Format, Route, ValuelessFault
 from worker.formats.registry import FormatChoice
 
@@ -36,7 +36,7 @@ def formats_of(
 
         schemas = schemas_of(settings, configuration.folder, patience=patience, rebuilt=rebuilt)
 
-    places, latest = configuration.places, present or (lambda: configuration)
+    places, latest = Places(configuration.databases), present or (lambda: configuration)
 
     def rule_for(table: str) -> TableRule | None:
         return latest().rule_for(table)
@@ -50,8 +50,7 @@ def formats_of(
         """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
         and others. Returns whether it empties a table. Raises ShownBehind, UndecodableRecord."""
         is_gathered = places.of(own.database, own.table) is not None
-        rules = latest().tables[0].statement_rules
-        if rules is not None:  # those of all tables
+        if (rules := latest().tables[0].statement_rules) is not None:  # those of all tables
             try:
                 rules.follow(change, own.database, own.table)
             except RuleFault as fault:
@@ -62,12 +61,11 @@ def formats_of(
             # Servers that ignore case log a statement as the user spelled it.
             spelled = (f"{database}.{name}", f"{database}.{name}".lower())
             of_gathered = is_gathered_name(*spelled)
-            if is_gathered:
-                is_other = kind in ("DropTable", "RenameTable") and not of_gathered
-                is_mixed = is_other and any(map(rule_for, spelled))
-            else:  # a handler would change the table that has the rows of all databases, or leave its own
-                is_all = any(each in configuration.databases for each in (database, database.lower()))
-                is_mixed = is_all or (kind == "RenameTable" and of_gathered and not is_gathered_name(table))
+            if not is_gathered:  # a handler would change the table of all databases, or get no rows
+                is_mixed = kind == "RenameTable" and of_gathered and not is_gathered_name(table)
+                is_mixed |= not {database, database.lower()}.isdisjoint(configuration.databases)
+            elif is_mixed := kind in ("DropTable", "RenameTable") and not of_gathered:
+                is_mixed = any(map(rule_for, spelled))
             if is_mixed:
                 raise ValuelessFault(
                     f"its statement changes {database}.{name}, too, but `databases` gathers only some of its "

@@ -98,7 +98,6 @@ class Configuration(Section):
     _path: Path = PrivateAttr(default=Path("binlane.yaml"))
     _secrets: Secrets = PrivateAttr(default_factory=Secrets)
     _hidden: frozenset[KeyPath] = PrivateAttr(default=frozenset())
-    _places: Places = PrivateAttr(default_factory=lambda: Places({}))
 
     @field_validator("json_layout")
     @classmethod
@@ -111,7 +110,6 @@ class Configuration(Section):
 
     @model_validator(mode="after")
     def _complete_tables(self) -> Self:
-        self._places = Places(self.databases)
         complete = []
         for number, table in enumerate(self.tables):
             unkeyed = None if self.masking.secret else next(table.columns.unkeyed, None)
@@ -128,7 +126,7 @@ class Configuration(Section):
             from worker.column_rules.statements import StatementRules  # noqa: PLC0415
 
             databases = [name for table in complete if (name := database_of(table.match)) is not None]
-            statements = StatementRules(partial(_row_rules_of, complete, self._places), databases)
+            statements = StatementRules(partial(_row_rules_of, complete, Places(self.databases)), databases)
             for table in complete:
                 table.among(statements)
         # The model is frozen for others; validation is not finished yet.
@@ -148,11 +146,6 @@ class Configuration(Section):
     def folder(self) -> Path:
         """The folder of the file. Relative paths and import paths of handlers start here."""
         return self._path.absolute().parent
-
-    @property
-    def places(self) -> Places:
-        """Where the tables of several databases are handled as one."""
-        return self._places
 
     @property
     def secrets(self) -> Secrets:
@@ -183,7 +176,7 @@ class Configuration(Section):
     def rule_for(self, table: str) -> TableRule | None:
         """Return the first rule that matches `table` ("database.table"), or the rule of the table that it
         replaces (see `ghost_tables`). None: the table is skipped."""
-        return _rule_of(self.tables, self._places, table)
+        return _rule_of(self.tables, Places(self.databases), table, is_stated=False)
 
 
 def _made_again(values: dict[str, Any], given: set[str], path: Path) -> Configuration:
@@ -192,9 +185,7 @@ def _made_again(values: dict[str, Any], given: set[str], path: Path) -> Configur
     return made.read_from(path, Secrets())  # type: ignore[no-any-return]
 
 
-def _rule_of(
-    tables: Sequence[TableRule], places: Places, table: str, *, is_stated: bool = False
-) -> TableRule | None:
+def _rule_of(tables: Sequence[TableRule], places: Places, table: str, *, is_stated: bool) -> TableRule | None:
     """Return the first rule that matches `table`. An online schema change's table contains the same rows as
     the table that it replaces. So it gets the rule of that table, if the rule changes rows.
 

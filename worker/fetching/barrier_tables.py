@@ -14,6 +14,7 @@ from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, HandlerEntry
+from worker.formats.gathered import Places
 from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord
 from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
@@ -103,14 +104,14 @@ def _handled(configuration: Configuration, names: Iterable[tuple[str, str]]) -> 
     """The names under which these tables are handled, also in lower case. Servers that ignore case log a
     statement as it was spelled, but rows under names in lower case."""
     spelled = (one for name in names for one in (name, (name[0].lower(), name[1].lower())))
-    return itertools.starmap(configuration.places.placed, spelled)
+    return itertools.starmap(Places(configuration.databases).placed, spelled)
 
 
-def names_table(
-    format_: Format, record: Record, database: str, own: tuple[str, str], configuration: Configuration
-) -> bool:
-    """Whether a statement of this database names the table `own`, perhaps by another name in the source."""
-    return own in _handled(configuration, _named(_statements(format_, record), database))
+def may_name(format_: Format, record: Record, database: str, own: str, given: Configuration) -> bool:
+    """Whether a statement of this database may name the table `own`. Only then does a gathered one matter: it
+    is not followed, but rows after it may show what rules hide."""
+    named = _named(_statements(format_, record), database) if database in given.databases else None
+    return named is None or own in map(".".join, _handled(given, named))
 
 
 def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> Unit | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from worker.formats.interface import PlainRoute, Skip, UndecodableRecord, shortened
 
@@ -32,7 +31,7 @@ _OF_NO_TABLE = re.compile(
 class UntoldDatabase(UndecodableRecord):
     """A statement about these `tables` in an unknown database."""
 
-    def __init__(self, tables: Sequence[str]) -> None:
+    def __init__(self, tables: list[str]) -> None:
         super().__init__(
             f"a statement about table {shortened(tables[0])!r}. Canal could not parse it, so its record does "
             "not name the database: apply it to the target, then skip the record"
@@ -87,7 +86,6 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
     `database` is the one in which it ran, or empty if the record does not name it. Raises UndecodableRecord
     for a statement that changes an unknown table."""
     from handlers.mysql.ddl import CreateTable, StatementError, parse  # noqa: PLC0415
-    from handlers.mysql.ddl.rules import names_of  # noqa: PLC0415
 
     try:
         changes = parse(sql, database) if _NAMES_TABLE.search(sql) and not is_of_no_table(sql) else []
@@ -98,7 +96,7 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
             return PlainRoute(*one.table, True)
     if all(isinstance(one, CreateTable) for one in changes):  # its first row makes the table known
         return Skip("database_ddl")
-    raise UntoldDatabase([name.table for one in changes for name in names_of(one)])
+    raise UntoldDatabase([one.table.table for one in changes])
 
 
 def _may_name_others(sql: str) -> bool:

@@ -19,7 +19,7 @@ from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
-from worker.fetching.barrier_tables import names_table
+from worker.fetching.barrier_tables import may_name
 from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
 from worker.formats.registry import NoFormatError
@@ -164,7 +164,10 @@ class ChangesOf:
             format_ = self._formats.of(record.topic())
             for route, piece in self._pieces(format_, record):
                 is_ours = (route.database, route.table) == (self._database, self._name)
-                if not is_ours and not self._may_name_ours(format_, piece, route):
+                ours, given = f"{self._database}.{self._name}", self._configuration
+                if not is_ours and not (
+                    route.alone and may_name(format_, piece, route.database, ours, given)
+                ):
                     continue
                 changes: list[Change] = []
                 rules = (self._rule.row_rules if is_ours else None, self._rule.statement_rules)
@@ -185,12 +188,6 @@ class ChangesOf:
                     "skip, or dead_letter"
                 ) from None
             self.undecodable += 1
-
-    def _may_name_ours(self, format_: Format, piece: Record, route: Route) -> bool:
-        if not route.alone or route.database not in self._configuration.databases:
-            return route.alone
-        ours = self._database, self._name  # such a statement is not followed, but may show what rules hide
-        return names_table(format_, piece, route.database, ours, self._configuration)
 
     def _pieces(self, format_: Format, record: Record) -> Iterator[tuple[Route, Record]]:
         try:

@@ -16,6 +16,7 @@ from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.read.log_heads import Found
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from worker.configuration import Configuration
+from worker.formats.gathered import Places
 from worker.verifying.checking import Check
 from worker.verifying.comparing import OutOfOrder
 from worker.verifying.matching import TooDifferent
@@ -94,7 +95,7 @@ def compare(
     report = Report()
     try:
         with opened_lakes(configuration, say) as lakes, closing(Source(url, Path.cwd())) as source:
-            places = configuration.places
+            places = Places(configuration.databases)
             own = [table for table in source.tables() if places.of(table.database, table.name) is None]
             tables = {table.full_name: table for table in own if chosen(table.full_name)}
             job = _Job(configuration, chosen, source, tables, with_waiting, chunk, limit, tell)

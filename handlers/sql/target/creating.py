@@ -47,9 +47,8 @@ class ColumnsMissing(Exception):
 
 
 def wanted_columns(changes: Iterable[Change]) -> dict[str, str]:
-    """Return column -> type text. It is inferred from values if the changes have no type for the column.
-
-    Databases that are gathered may spell a column differently: the first spelling counts."""
+    """Return column -> type text. It is inferred from values if the changes have no type for the column. If
+    gathered databases spell a column differently, the first spelling counts."""
     wanted: dict[str, str] = {}
     spelled: dict[str, str] = {}
     told: set[int] = set()
