@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -101,8 +102,33 @@ def test_a_copy_of_a_gathered_table_has_its_rules() -> None:
     other = made.rule_for("crm._users_gho")
     assert other is not None
     assert other.match == "*"
-    swap = stated("RENAME TABLE users TO _users_del, _users_gho TO users", "_users_del")
-    delivery = delivered(made, swap)
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "home"),
+    [
+        ((USERS,), "_users_gho", "shops.users"),
+        ((USERS,), "_USERS_gho", "shops.users"),
+        ((USERS, ALL), "_users_gho", "shop_1._users_gho"),
+        ((USERS, ALL), "_USERS_gho", "shop_1._USERS_gho"),
+    ],
+)
+def test_a_statement_of_a_copy_may_show_what_the_gathered_table_hides(
+    rules: tuple[dict[str, Any], ...], name: str, home: str
+) -> None:
+    made = configured(*rules, match="shop_*.users")
+    delivery = delivered(made, stated(RENAMED.replace("users", name), name))
+    [(unit, chunk)] = [part for part in delivery.parts if not isinstance(part[1], BarrierChunk)]
+    assert unit.table.label == home
+    _, fault = Work.of(unit, [chunk]).decode(lambda *_: False) or (None, None)
+    assert isinstance(fault, ShownBehind)
+
+
+@pytest.mark.parametrize("spelled", [str, str.upper])
+def test_the_swap_of_a_copy_and_a_gathered_table_is_no_error(spelled: Callable[[str], str]) -> None:
+    made = configured(USERS, ALL, match="shop_*.users")
+    swap = spelled("RENAME TABLE users TO _users_del, _users_gho TO users")
+    delivery = delivered(made, stated(swap, spelled("_users_del")))
     [(unit, chunk)] = [part for part in delivery.parts if not isinstance(part[1], BarrierChunk)]
     assert Work.of(unit, [chunk]).decode(lambda *_: False) is None
 

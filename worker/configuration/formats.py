@@ -41,9 +41,9 @@ def formats_of(
     def rule_for(table: str) -> TableRule | None:
         return latest().rule_for(table)
 
-    def is_gathered_name(*names: str) -> bool:
-        """Whether one of these tables, or the table that it may replace, is gathered."""
-        every = (one for name in names for one in (name, *replaced_by(name)))
+    def is_gathered_name(table: str) -> bool:
+        """Whether the table, or one that it may replace, is gathered, perhaps in lower case."""
+        every = (one for name in (table, table.lower()) for one in (name, *replaced_by(name)))
         return any(places.of(*one.rpartition(".")[::2]) for one in every)
 
     def refuse(change: Change, own: Route, table: str) -> bool:
@@ -60,7 +60,7 @@ def formats_of(
         for database, name, kind in named:
             # Servers that ignore case log a statement as the user spelled it.
             spelled = (f"{database}.{name}", f"{database}.{name}".lower())
-            of_gathered = is_gathered_name(*spelled)
+            of_gathered = is_gathered_name(spelled[0])
             if not is_gathered:  # a handler would change the table of all databases, or get no rows
                 is_mixed = kind == "RenameTable" and of_gathered and not is_gathered_name(table)
                 is_mixed |= not {database, database.lower()}.isdisjoint(configuration.databases)

@@ -193,7 +193,8 @@ def _rule_of(tables: Sequence[TableRule], places: Places, table: str, *, is_stat
     """
     matches = TableRule.may_match if is_stated else TableRule.matches
     found = next((rule for rule in tables if matches(rule, table)), None)
-    for name in map(places.label, replaced_by(table) if is_stated or found is not None else ()):
+    spelled = (table, table.lower()) if is_stated else (table,) if found is not None else ()
+    for name in (places.label(one) for each in spelled for one in replaced_by(each)):
         own = next((rule for rule in tables if matches(rule, name)), None)
         if own is not None and own.row_rules is not None and own.ghost_tables:
             return own if is_stated or own is found or own.has_place_per_table else None

@@ -144,11 +144,11 @@ def refusing(
     """The (database, table) whose rules refuse the statement, because later rows could show hidden values.
 
     It is the named table, one that the named table may replace, or either in lower case. None: no rules."""
-    label = f"{database}.{table}"
+    label, places = f"{database}.{table}", Places(configuration.databases)
     names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
     for name in dict.fromkeys(names):
-        rule, changes = configuration.rule_for(name), list[Change]()
-        own = name[: len(database)], name[len(database) + 1 :]
+        own = places.placed(name[: len(database)], name[len(database) + 1 :])
+        rule, changes = configuration.rule_for(".".join(own)), list[Change]()
         if rule is not None:
             try:
                 format_.decode(record, changes)
