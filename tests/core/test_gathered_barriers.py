@@ -149,17 +149,18 @@ def test_what_a_statement_does_is_told_under_rules_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "own"),
+    ("sql", "own", "database"),
     [
-        ("TRUNCATE TABLE b", "b"),  # another table's
-        (RENAMED, "users"),
-        ("RENAME TABLE a TO b, _people_gho TO people", "b"),
+        ("TRUNCATE TABLE b", "b", "shop_1"),
+        (RENAMED, "users", "shop_1"),
+        ("RENAME TABLE a TO b, _people_gho TO people", "b", "shop_1"),
+        (RENAMED, "users", "crm"),
     ],
 )
-def test_a_reload_does_not_ask_for_statements_of_others(sql: str, own: str) -> None:
-    made = configured(PEOPLE, USERS, ALL)
+def test_a_reload_does_not_ask_for_statements_of_others(sql: str, own: str, database: str) -> None:
+    made = configured(PEOPLE, USERS, {**USERS, "match": "crm.users"}, ALL)
     changes = ChangesOf(made, made.tables[0], "shops", "people")
-    assert list(changes.of(stated(sql, own))) == []
+    assert list(changes.of(stated(sql, own, database))) == []
     assert len(list(changes.of(record(1, "people", database="shop_1")))) == 1
 
 

@@ -50,27 +50,26 @@ def formats_of(
         """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
         and others. Returns whether it empties a table. Raises ShownBehind, UndecodableRecord."""
         is_gathered = places.of(own.database, own.table) is not None
-        if (rules := latest().tables[0].statement_rules) is not None:  # those of all tables
-            try:
-                rules.follow(change, own.database, own.table)
-            except RuleFault as fault:
-                if isinstance(fault, ShownBehind):
-                    raise  # all others are about following it
-        named = list(_named(change.sql or "", own.database))
+        named, mixed = list(_named(change.sql or "", own.database)), ""
         for database, name, kind in named:
-            # Servers that ignore case log a statement as the user spelled it.
-            spelled = (f"{database}.{name}", f"{database}.{name}".lower())
-            of_gathered = is_gathered_name(spelled[0])
+            of_gathered = is_gathered_name(label := f"{database}.{name}")
             if not is_gathered:  # a handler would change the table of all databases, or get no rows
                 is_mixed = kind == "RenameTable" and of_gathered and not is_gathered_name(table)
                 is_mixed |= not {database, database.lower()}.isdisjoint(configuration.databases)
             elif is_mixed := kind in ("DropTable", "RenameTable") and not of_gathered:
-                is_mixed = any(map(rule_for, spelled))
-            if is_mixed:
-                raise ValuelessFault(
-                    f"its statement changes {database}.{name}, too, but `databases` gathers only some of its "
-                    "tables: change the others in the target, and set this record aside"
-                )
+                is_mixed = any(map(rule_for, (label, label.lower())))
+            mixed = mixed or (label if is_mixed else "")
+        if (is_gathered or mixed) and (rules := latest().tables[0].statement_rules) is not None:
+            try:
+                rules.follow(change, own.database, own.table)  # by the rules of all tables
+            except RuleFault as fault:
+                if isinstance(fault, ShownBehind):
+                    raise  # all others are about following it
+        if mixed:
+            raise ValuelessFault(
+                f"its statement changes {mixed}, too, but `databases` gathers only some of its tables: "
+                "change the others in the target, and set this record aside"
+            )
         return any(kind == "TruncateTable" for *_, kind in named)
 
     def gathered(own: Format) -> Format:
