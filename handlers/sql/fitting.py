@@ -69,8 +69,9 @@ class Fitting:
         missing = [name for name, column in zip(names, found, strict=True) if column is None]
         rule = self.unknown_columns
         if rule == "add":
-            wanted = wanted_columns(changes)
-            raise ColumnsMissing(table.name, {name: wanted[name] for name in missing})
+            wanted, low = wanted_columns(changes), {name.lower() for name in missing}
+            new = (one for one in wanted if one in missing or (one.lower() in low and not table.column(one)))
+            raise ColumnsMissing(table.name, {name: wanted[name] for name in new})
         if rule == "refuse":
             raise Unfit(
                 f"the target's table has no column {', '.join(missing)}; add it, or set new_columns to add "

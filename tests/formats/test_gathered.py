@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from canal_messages import message, row
@@ -14,7 +14,7 @@ from canal_packets import packet, sent
 from canal_packets import row as packet_row
 from canal_packets import rows as packet_rows
 from captured import CapturedRecord
-from debezium_messages import connect, envelope, record, with_schema
+from debezium_messages import connect, ddl, definition, envelope, record, with_schema
 from delta_reading import read_delta
 from pyspark.sql import SparkSession
 from spark_sessions import SHARED, SparkKeeper
@@ -28,10 +28,12 @@ from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
+from worker.fetching.barrier_tables import may_name
 from worker.formats.decoding import many_of
 from worker.formats.gathered import DatabasesRule, Gathered
 from worker.formats.interface import Apart, Format, NamesSchemas, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.registry import get
+from worker.processes.definitions import Noting
 
 RULES = {"shops": {"match": "shop_*.*", "column": "tenant"}}
 POSTGRESQL = {"connector": "postgresql", "db": "crm", "schema": "shop_1", "lsn": 7}
@@ -112,7 +114,7 @@ def test_a_table_without_a_key_has_none_afterwards() -> None:
 def test_no_statement_changes_what_other_databases_share() -> None:
     dropped = of_shop(1, type="ERASE", isDdl=True, sql="DROP TABLE orders /* secret */", data=None)
     canal = of("canal")
-    assert placed(canal, dropped) == ("shops", "orders", False)
+    assert placed(canal, dropped) == ("shops", "orders", True)
     with capture_logs() as logs:
         assert [each.op for each in decoded(canal, of_shop(1), dropped, of_shop(2))] == ["insert", "insert"]
     [told] = logs
@@ -191,6 +193,16 @@ def test_optional_methods_are_those_of_the_format() -> None:
         plain, gathered = get(name), of(name)
         for kind in (SeparateDDL, NamesSchemas):
             assert isinstance(gathered, kind) == isinstance(plain, kind)
+
+
+def test_the_tables_of_a_statement_are_known_where_children_decode() -> None:
+    """Children learn definitions from what wraps such a format."""
+    told = {"type": "ALTER", "id": '"shop_1"."people"', "table": definition({"id": "bigint"})}
+    renamed = ddl("RENAME TABLE shop_1.users TO shop_1.people", told, database="shop_1")
+    noting = cast(Format, Noting(of("debezium"), []))
+    made = Configuration.model_validate({**CONFIGURED, "databases": RULES})
+    named = [may_name(noting, renamed, "shops", f"shops.{name}", made) for name in ("users", "people", "a")]
+    assert named == [True, True, False]
 
 
 CONFIGURED = {
@@ -278,7 +290,7 @@ def test_a_statement_in_capitals_that_no_other_rule_matches_is_refused(database:
     made = Configuration.model_validate({**CONFIGURED, "tables": HIDING[:-1], "databases": RULES})
     canal, sql = formats_of(made).of("cdc"), "ALTER TABLE MASKED DROP name, RENAME COLUMN ssn TO name"
     statement = message(database=database, table="MASKED", type="ALTER", isDdl=True, sql=sql, data=None)
-    assert placed(canal, statement) == ("shops", "masked", False)
+    assert placed(canal, statement) == ("shops", "masked", True)
     with pytest.raises(ShownBehind):
         canal.decode(statement, [])
 

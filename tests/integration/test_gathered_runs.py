@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from integration.letters import binlane, judging, letters, with_dead_letters
+from integration.process import eventually
 from integration.source import canal_insert
 from integration.stage import Stage
 from servers.postgres_server import PostgresServer
@@ -68,3 +71,38 @@ def test_rows_of_each_database_are_in_one_table(
             found = connection.exec_driver_sql("SELECT source_database, seq FROM shops.t0").all()
         assert sorted(map(tuple, found)) == expected
     engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("named", "sql", "shows"),
+    [
+        ("b", "RENAME TABLE a TO b, users TO people", ("people", "name")),
+        ("USERS", "ALTER TABLE USERS RENAME COLUMN name TO label", ("users", "label")),
+    ],
+)
+def test_nothing_hidden_is_shown_after_a_statement_of_gathered_tables(
+    stage: Stage, tmp_path: Path, named: str, sql: str, shows: tuple[str, str]
+) -> None:
+    """Nor by the copy that gh-ost fills, which is not gathered here."""
+    source, url = stage.source(), f"sqlite:///{tmp_path}/target.db"
+    source.send(canal_insert("_users_gho", [1], "shop_1"), key=b"t0")
+    source.send(canal_insert("users", [1], "shop_1"), key=b"t0")
+    source.send(statement("shop_1", "ALTER", sql).replace(b'"t0"', f'"{named}"'.encode()), key=b"t0")
+    shown = canal_insert(shows[0], [2], "shop_1").replace(b'"name"', f'"{shows[1]}"'.encode())
+    source.send(shown, key=b"t0")
+    source.send(canal_insert("t0", [3], "crm"), key=b"t0")
+    source.flush()
+    sql_ = {"handlers": [{"type": "sql", "url": url}]}
+    worker = stage.worker(
+        tables=[{"match": "shops.users", "columns": {"exclude": ["name"]}, **sql_}, {"match": "*", **sql_}],
+        databases={"shops": {"match": "/shop_1.([a-z]+|USERS)/"}},
+    ).start()
+    eventually(lambda: worker.table(f"shops.{named}").get("state") == "blocked", within=60, what="it halts")
+    eventually(lambda: worker.table("crm.t0").get("finished_records") == 1, within=60, what="others go on")
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        text = "\n".join(connection.connection.driver_connection.iterdump())  # type: ignore[union-attr]
+    engine.dispose()
+    assert "row 3 of t0" in text
+    assert '"shop_1._users_gho" VALUES(1,1)' in text
+    assert re.search("row [12] of", text) is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from handlers import Change
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.formats.decoding import fault_of
-from worker.formats.interface import Format, Record, UndecodableRecord
+from worker.formats.interface import Format, Record, UndecodableRecord, ValuelessFault
 
 if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
@@ -66,7 +66,7 @@ def fault_under(error: Exception, record: Record, is_ruled: bool) -> Undecodable
     if not is_ruled:
         return fault_of(error, record)
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
-    if isinstance(error, RuleFault):
+    if isinstance(error, RuleFault | ValuelessFault):
         kind = ShownBehind if isinstance(error, ShownBehind) else UndecodableRecord
         return kind(f"{error} (at {place})")
     return UndecodableRecord(

@@ -32,9 +32,9 @@ class StatementRules:
     """Applies the rules of all tables to statements, which may name several tables. Any thread."""
 
     def __init__(
-        self, rules_of: Callable[[str], RowRules | Literal["skipped"] | None], databases: Iterable[str] = ()
+        self, rules_of: Callable[[str, str], RowRules | Literal["skipped"] | None], databases: Iterable[str]
     ) -> None:
-        """`rules_of`: returns the rules of a table ("database.table"), None if it has none, "skipped" if no
+        """`rules_of`: returns the rules of a table of a database, None if it has none, "skipped" if no
         rule matches it. `databases`: the databases that the rules name."""
         self._rules_of = rules_of
         self._databases = tuple(dict.fromkeys(databases))
@@ -45,7 +45,7 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot is slow to import
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        found = self._rules_of(f"{database}.{table}")
+        found = self._rules_of(database, table)
         own = found if isinstance(found, RowRules) else None
         of = partial(self._of, own=(f"{database}.{table}", own))
         try:
@@ -90,10 +90,10 @@ class StatementRules:
     def _of(self, name: ddl.TableName, database: str, *, own: tuple[str, RowRules | None]) -> RowRules | None:
         """Return a table's rules. `own`: the record's table, with its rules. Servers that ignore case log a
         statement as the user spelled it, and rows under one name."""
-        full = f"{name.database or database}.{name.table}"
-        if isinstance(found := self._rules_of(full), RowRules):
+        full = name.database or database, name.table
+        if isinstance(found := self._rules_of(*full), RowRules):
             return found
-        return own[1] if full.casefold() == own[0].casefold() else None
+        return own[1] if ".".join(full).casefold() == own[0].casefold() else None
 
     def _all_of(self, name: ddl.TableName, database: str, of: _RulesOf) -> list[RowRules]:
         """Return the rules of all tables that the name may mean."""
@@ -117,8 +117,7 @@ class StatementRules:
         source = table if table.database else table.table
         # If the database is unknown, the table may be one with rules, so it does not count as "skipped".
         tables = (to,) if table.database == ddl.ANY_DATABASE and olds else (table, to)
-        names = [f"{one.database or database}.{one.table}" for one in tables]
-        if "skipped" in map(self._rules_of, names):
+        if "skipped" in [self._rules_of(one.database or database, one.table) for one in tables]:
             return  # no target has its rows, or no target gets them from now on
         if new is not None and not new.hides_no_more_than(old):
             raise ShownBehind(

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from handlers import Change
+from handlers.mysql.online_changes import replaced_by
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.configuration.model import Configuration
 from worker.configuration.table_rules import TableRule
 from worker.formats.gathered import Gathered, Places
-from worker.formats.interface import Format, Route, UndecodableRecord
+from worker.formats.interface import Format, Route, ValuelessFault
 from worker.formats.registry import FormatChoice
 
 COMMAND_SECONDS = 15.0
@@ -35,35 +36,40 @@ def formats_of(
 
         schemas = schemas_of(settings, configuration.folder, patience=patience, rebuilt=rebuilt)
 
-    places = Places(configuration.databases)
+    places, latest = Places(configuration.databases), present or (lambda: configuration)
 
     def rule_for(table: str) -> TableRule | None:
-        return (configuration if present is None else present()).rule_for(table)
+        return latest().rule_for(table)
+
+    def is_gathered_name(table: str) -> bool:
+        """Whether the table, or one that it may replace, is gathered, perhaps in lower case."""
+        every = (one for name in (table, table.lower()) for one in (name, *replaced_by(name)))
+        return any(places.of(*one.rpartition(".")[::2]) for one in every)
 
     def refuse(change: Change, own: Route, table: str) -> bool:
         """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
         and others. Returns whether it empties a table. Raises ShownBehind, UndecodableRecord."""
         is_gathered = places.of(own.database, own.table) is not None
-        if is_gathered and (rule := rule_for(table)) is not None and rule.statement_rules is not None:
+        named, mixed = list(_named(change.sql or "", own.database)), ""
+        for database, name, kind in named:
+            of_gathered = is_gathered_name(label := f"{database}.{name}")
+            if not is_gathered:  # a handler would change the table of all databases, or get no rows
+                is_mixed = kind == "RenameTable" and of_gathered and not is_gathered_name(table)
+                is_mixed |= not {database, database.lower()}.isdisjoint(configuration.databases)
+            elif is_mixed := kind in ("DropTable", "RenameTable") and not of_gathered:
+                is_mixed = any(map(rule_for, (label, label.lower())))
+            mixed = mixed or (label if is_mixed else "")
+        if (is_gathered or mixed) and (rules := latest().tables[0].statement_rules) is not None:
             try:
-                rule.statement_rules.follow(change, own.database, own.table)
+                rules.follow(change, own.database, own.table)  # by the rules of all tables
             except RuleFault as fault:
                 if isinstance(fault, ShownBehind):
                     raise  # all others are about following it
-        named = list(_named(change.sql or "", own.database))
-        for database, name, kind in named:
-            # Servers that ignore case log a statement as the user spelled it.
-            spelled = ((database, name), (database.lower(), name.lower()))
-            if is_gathered:
-                is_other = kind == "DropTable" and not any(places.of(*each) for each in spelled)
-                is_mixed = is_other and any(rule_for(".".join(each)) for each in spelled)
-            else:  # a handler would change the table that has the rows of all databases
-                is_mixed = any(each in configuration.databases for each, _ in spelled)
-            if is_mixed:
-                raise UndecodableRecord(
-                    f"its statement changes {database}.{name}, too, but `databases` gathers only some of its "
-                    "tables: change the others in the target, and set this record aside"
-                )
+        if mixed:
+            raise ValuelessFault(
+                f"its statement changes {mixed}, too, but `databases` gathers only some of its tables: "
+                "change the others in the target, and set this record aside"
+            )
         return any(kind == "TruncateTable" for *_, kind in named)
 
     def gathered(own: Format) -> Format:

@@ -176,7 +176,7 @@ class Configuration(Section):
     def rule_for(self, table: str) -> TableRule | None:
         """Return the first rule that matches `table` ("database.table"), or the rule of the table that it
         replaces (see `ghost_tables`). None: the table is skipped."""
-        return _rule_of(self.tables, table)
+        return _rule_of(self.tables, Places(self.databases), table, is_stated=False)
 
 
 def _made_again(values: dict[str, Any], given: set[str], path: Path) -> Configuration:
@@ -185,7 +185,7 @@ def _made_again(values: dict[str, Any], given: set[str], path: Path) -> Configur
     return made.read_from(path, Secrets())  # type: ignore[no-any-return]
 
 
-def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False) -> TableRule | None:
+def _rule_of(tables: Sequence[TableRule], places: Places, table: str, *, is_stated: bool) -> TableRule | None:
     """Return the first rule that matches `table`. An online schema change's table contains the same rows as
     the table that it replaces. So it gets the rule of that table, if the rule changes rows.
 
@@ -193,7 +193,8 @@ def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False
     """
     matches = TableRule.may_match if is_stated else TableRule.matches
     found = next((rule for rule in tables if matches(rule, table)), None)
-    for name in replaced_by(table) if is_stated or found is not None else ():
+    spelled = (table, table.lower()) if is_stated else (table,) if found is not None else ()
+    for name in (places.label(one) for each in spelled for one in replaced_by(each)):
         own = next((rule for rule in tables if matches(rule, name)), None)
         if own is not None and own.row_rules is not None and own.ghost_tables:
             return own if is_stated or own is found or own.has_place_per_table else None
@@ -201,8 +202,9 @@ def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False
 
 
 def _row_rules_of(
-    tables: Sequence[TableRule], places: Places, table: str
+    tables: Sequence[TableRule], places: Places, database: str, table: str
 ) -> RowRules | Literal["skipped"] | None:
-    label = next((own for one in (table, table.lower()) if (own := places.label(one)) != one), table)
-    rule = _rule_of(tables, label, is_stated=True)
+    spelled = ((database, table), (database.lower(), table.lower()))
+    placed = next((own for one in spelled if (own := places.placed(*one)) != one), spelled[0])
+    rule = _rule_of(tables, places, ".".join(placed), is_stated=True)
     return "skipped" if rule is None else rule.row_rules

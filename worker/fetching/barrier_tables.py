@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -13,6 +14,7 @@ from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, HandlerEntry
+from worker.formats.gathered import Places
 from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord
 from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
@@ -63,7 +65,7 @@ def _statements(format_: Format, record: Record) -> list[str]:
     """The statements of a DDL record that may name other tables. A truncate names only its own."""
     changes: list[Change] = []
     with suppress(Exception):  # if it cannot be decoded, the processor of its own table reports that
-        format_.decode(record, changes)
+        getattr(format_, "ungathered", format_).decode(record, changes)
     return [change.sql or "" for change in changes if change.op == "ddl"]
 
 
@@ -91,13 +93,25 @@ def _units(book: TableBook, names: Iterable[tuple[str, str]]) -> list[Unit]:
     """The units of these (database, table), each once. If the database is unknown, those of this table in all
     databases. Names that no table can have are left out, because they have no records to wait for."""
     found: dict[Unit | None, None] = {}
-    # Servers that ignore case log a statement as it was spelled, but rows under names in lower case.
-    spelled = (one for name in names for one in (name, tuple(map(str.lower, name))))
-    for database, table in spelled:
+    for database, table in _handled(book.configuration, names):
         if fits(database) and fits(table):
             known = (tables.get(table) for tables in list(book.units.values()))
             found.update(dict.fromkeys([book.meet(database, table)] if database else known))
     return [unit for unit in found if unit is not None]
+
+
+def _handled(configuration: Configuration, names: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The names under which these tables are handled, also in lower case. Servers that ignore case log a
+    statement as it was spelled, but rows under names in lower case."""
+    spelled = (one for name in names for one in (name, (name[0].lower(), name[1].lower())))
+    return itertools.starmap(Places(configuration.databases).placed, spelled)
+
+
+def may_name(format_: Format, record: Record, database: str, own: str, given: Configuration) -> bool:
+    """Whether a statement of this database may name the table `own`. Only then does a gathered one matter: it
+    is not followed, but rows after it may show what rules hide."""
+    named = _named(_statements(format_, record), database) if database in given.databases else None
+    return named is None or own in map(".".join, _handled(given, named))
 
 
 def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> Unit | None:
@@ -130,11 +144,11 @@ def refusing(
     """The (database, table) whose rules refuse the statement, because later rows could show hidden values.
 
     It is the named table, one that the named table may replace, or either in lower case. None: no rules."""
-    label = f"{database}.{table}"
+    label, places = f"{database}.{table}", Places(configuration.databases)
     names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
     for name in dict.fromkeys(names):
-        rule, changes = configuration.rule_for(name), list[Change]()
-        own = name[: len(database)], name[len(database) + 1 :]
+        own = places.placed(name[: len(database)], name[len(database) + 1 :])
+        rule, changes = configuration.rule_for(".".join(own)), list[Change]()
         if rule is not None:
             try:
                 format_.decode(record, changes)
@@ -151,7 +165,7 @@ def hidden_behind(format_: Format, record: Record, fault: UndecodableRecord, boo
     if not isinstance(fault, UntoldDatabase):
         return ""
     told = (database_of(rule.match) or "" for rule in book.configuration.tables)
-    for database in dict.fromkeys((*told, *book.units)):
-        if refusing(format_, record, book.configuration, database, fault.table):
-            return f"Later rows could show what the rules of {database}.{fault.table} hide"
+    for own in itertools.product(dict.fromkeys((*told, *book.units)), dict.fromkeys(fault.tables)):
+        if refusing(format_, record, book.configuration, *own):
+            return f"Later rows could show what the rules of {'.'.join(own)} hide"
     return ""

@@ -16,7 +16,7 @@ from handlers.options.section import Section
 from handlers.options.values import TablePattern
 from handlers.values.native_types import NativeTypes, in_full
 from worker.formats.decoding import many_of
-from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, ValuelessFault
 from worker.formats.statements import UntoldDatabase
 
 log = get_logger("formats")
@@ -52,11 +52,14 @@ class Places:
                 return _Place(into, column)
         return None
 
+    def placed(self, database: str, table: str) -> tuple[str, str]:
+        """Return the database and the name under which a table is handled."""
+        place = self.of(database, table)
+        return database if place is None else place.database, table
+
     def label(self, table: str) -> str:
-        """Return the name under which a table ("database.table") is handled."""
-        database, _, name = table.partition(".")
-        place = self.of(database, name)
-        return table if place is None else f"{place.database}.{name}"
+        """As `placed`, for "database.table"."""
+        return ".".join(self.placed(*table.rpartition(".")[::2]))
 
 
 class Gathered:
@@ -75,7 +78,7 @@ class Gathered:
         self.name = format_.name
         self.route: Callable[[bytes], Route] = self._route
         self.source_time_ms: Callable[[Record], int | None] = format_.source_time_ms
-        self._format = format_
+        self.ungathered = self._format = format_  # its statements are not skipped
         self._refuse = refuse
         self._rule_for = rule_for
         self._places = Places(rules)
@@ -129,7 +132,7 @@ class Gathered:
 
     def _placed(self, route: Route) -> Route:
         place, own = self._place(route)
-        return route if place is None else PlainRoute(place.database, own.table)
+        return route if place is None else PlainRoute(place.database, own.table, route.alone)
 
     def _place(self, route: Route) -> tuple[_Place | None, Route]:
         """Return where its table is gathered, and the table as rows name it. Servers that ignore case log a
@@ -148,7 +151,7 @@ class Gathered:
                 at = f"{each.topic}[{each.partition}] offset {each.offset}"
                 log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=at)
             elif each.op in ("ddl", "truncate"):
-                raise UndecodableRecord(
+                raise ValuelessFault(
                     f"TRUNCATE of {own.database}.{own.table}, whose table contains rows of other databases: "
                     "delete its rows in the target, and set this record aside"
                 )
@@ -159,7 +162,7 @@ class Gathered:
         column, low, key = place.column, place.column.casefold(), change.key_columns
         for row in (change.before, change.after, change.types):
             if row is not None and any(name.casefold() == low for name in row):
-                raise UndecodableRecord(f"the table already has a column {column}: set databases.column")
+                raise ValuelessFault(f"the table already has a column {column}: set databases.column")
         before, after = (
             None if row is None else {column: own.database, **row} for row in (change.before, change.after)
         )

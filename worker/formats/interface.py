@@ -126,6 +126,10 @@ class UndecodableRecord(ValueError):
     """The record does not have the expected format. A retry does not help."""
 
 
+class ValuelessFault(UndecodableRecord):
+    """The message contains no value of the record."""
+
+
 def shortened(text: str) -> str:
     """Cut a text from a record to the length that an error shows."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -29,14 +29,14 @@ _OF_NO_TABLE = re.compile(
 
 
 class UntoldDatabase(UndecodableRecord):
-    """A statement about `table` in an unknown database."""
+    """A statement about these `tables` in an unknown database."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, tables: list[str]) -> None:
         super().__init__(
-            f"a statement about table {shortened(table)!r}. Canal could not parse it, so its record does not "
-            "name the database: apply it to the target, then skip the record"
+            f"a statement about table {shortened(tables[0])!r}. Canal could not parse it, so its record does "
+            "not name the database: apply it to the target, then skip the record"
         )
-        self.table = table
+        self.tables = tables
 
 
 def is_of_no_table(sql: str) -> bool:
@@ -96,7 +96,7 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
             return PlainRoute(*one.table, True)
     if all(isinstance(one, CreateTable) for one in changes):  # its first row makes the table known
         return Skip("database_ddl")
-    raise UntoldDatabase(changes[0].table.table)
+    raise UntoldDatabase([one.table.table for one in changes])
 
 
 def _may_name_others(sql: str) -> bool:

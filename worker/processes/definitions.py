@@ -17,6 +17,7 @@ _PASSED_ON = (
     "ready",
     "log_position",
     "transactions",
+    "ungathered",
 )
 
 

@@ -19,6 +19,7 @@ from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
+from worker.fetching.barrier_tables import may_name
 from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
 from worker.formats.registry import NoFormatError
@@ -148,6 +149,7 @@ class ChangesOf:
     """The changes of one table. For one thread."""
 
     def __init__(self, configuration: Configuration, rule: TableRule, database: str, name: str) -> None:
+        self._configuration = configuration
         self._formats = formats_of(configuration)
         self._halts = configuration.on_undecodable == "halt"
         self._rule = rule
@@ -162,7 +164,10 @@ class ChangesOf:
             format_ = self._formats.of(record.topic())
             for route, piece in self._pieces(format_, record):
                 is_ours = (route.database, route.table) == (self._database, self._name)
-                if not is_ours and not route.alone:
+                ours, given = f"{self._database}.{self._name}", self._configuration
+                if not is_ours and not (
+                    route.alone and may_name(format_, piece, route.database, ours, given)
+                ):
                     continue
                 changes: list[Change] = []
                 rules = (self._rule.row_rules if is_ours else None, self._rule.statement_rules)

@@ -47,17 +47,22 @@ class ColumnsMissing(Exception):
 
 
 def wanted_columns(changes: Iterable[Change]) -> dict[str, str]:
-    """Return column -> type text. It is inferred from values if the changes have no type for the column."""
+    """Return column -> type text. It is inferred from values if the changes have no type for the column. If
+    gathered databases spell a column differently, the first spelling counts."""
     wanted: dict[str, str] = {}
+    spelled: dict[str, str] = {}
     told: set[int] = set()
     without: dict[str, Any] = {}
     for change in changes:
         if change.types is not None and id(change.types) not in told:
             told.add(id(change.types))
-            wanted.update(in_full(change.types))
+            types = in_full(change.types)
+            if len({name.lower() for name in types}) == len(types):
+                types = {spelled.setdefault(name.lower(), name): text for name, text in types.items()}
+            wanted.update(types)
         for row in (change.before, change.after):
             for column, value in (row or {}).items():
-                if column not in wanted and without.get(column) is None:
+                if column not in wanted and column.lower() not in spelled and without.get(column) is None:
                     without[column] = value
     return {**wanted, **{name: inferred_type(value) for name, value in without.items() if name not in wanted}}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from sql_lab import SqlLab, orders
 
-from handlers import Rejected
+from handlers import Batch, Rejected
 from handlers.testing import make_batch
 
 MakeLab = Callable[[str], SqlLab]
@@ -98,3 +98,23 @@ def test_columns_that_differ_in_case_are_two_or_told(sql: SqlLab) -> None:
             handler.handle(both)
         handler.handle(orders({"id": 1, "N": "f"}, offset=1))  # alone it is found, as before
     assert [one["n"] for one in sql.rows()] == ["f"]
+
+
+@pytest.mark.parametrize("has_value", [True, False])
+def test_databases_that_are_gathered_may_spell_a_column_differently(sql: SqlLab, *, has_value: bool) -> None:
+    def both(name: str, offset: int) -> Batch:
+        first = {"id": offset, **({name: 1} if has_value else {})}
+        parts = (
+            make_batch("shop.orders", [row], key="id", types={"id": "int", own: "int"}, offset=row["id"])
+            for own, row in ((name, first), (name.upper(), {"id": offset + 1, name.upper(): 2}))
+        )
+        changes = [one for part in parts for one in part.changes]
+        return Batch("shop.orders", changes, database="shop", name="orders")
+
+    with sql.handler() as handler:
+        for offset, name in enumerate("nm"):
+            handler.handle(both(name, 2 * offset))
+    value = 1 if has_value else None
+    assert sorted((one["id"], one["n"], one.get("m")) for one in sql.rows()) == [
+        *((0, value, None), (1, 2, None), (2, None, value), (3, None, 2))
+    ]
