@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ class IcebergCatalog:
             return None
         properties = self.connected().load_namespace_properties(name[:-1])
         above = properties.get("location", f"{self._warehouse}/{path_safe('.'.join(name[:-1]))}")
-        return f"{above.rstrip('/')}/{path_safe(name[-1])}"
+        own = f"{above.rstrip('/')}/{path_safe(name[-1])}"
+        metadata = self.connected()._load_file_io(location=own).new_input(f"{own}/metadata")
+        return f"{own}-{uuid.uuid4().hex[:8]}" if metadata.exists() else own  # a renamed table has it
 
     def connected(self) -> Any:
         """Return PyIceberg's catalog."""

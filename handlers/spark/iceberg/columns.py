@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, schema_to_pyarrow, visit_pyarrow
@@ -110,7 +109,7 @@ def fitted_to(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _spelled(values: pa.ChunkedArray, kind: pa.DataType) -> Any:
+def _spelled(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """Return structs with the table's spelling of their fields: Arrow makes others null."""
     if not pa.types.is_struct(kind):
         return values

@@ -176,18 +176,19 @@ def test_a_table_that_is_set_back_is_noticed(
     assert [row["id"] for row in lake.rows()] == [1, 100][: 1 + is_written_since]
 
 
+@pytest.mark.parametrize("expired", [0, 1])
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_table_that_is_set_back_is_noticed_though_the_snapshot_has_expired(
-    make_lake: MakeLake, version: int
+def test_a_table_that_is_set_back_is_noticed_though_a_snapshot_has_expired(
+    make_lake: MakeLake, version: int, expired: int
 ) -> None:
     lake = make_lake(properties={"format-version": version})
     for number in (1, 2):
         _take(lake, number)
         lake.merge()
-    first, second = (each.snapshot_id for each in lake.table().snapshots())
-    lake.table().manage_snapshots().set_current_snapshot(snapshot_id=first).commit()
+    snapshots = [each.snapshot_id for each in lake.table().snapshots()]
+    lake.table().manage_snapshots().set_current_snapshot(snapshot_id=snapshots[0]).commit()
     _append(lake, 100)
-    lake.table().maintenance.expire_snapshots().by_id(second).commit()
+    lake.table().maintenance.expire_snapshots().by_id(snapshots[expired]).commit()
     _take(lake, 3)
     with pytest.raises(Exception, match="was set back to a snapshot before"):
         lake.merge()

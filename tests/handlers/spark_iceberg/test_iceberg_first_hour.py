@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,19 @@ def test_a_rest_catalogs_properties_are_its_own() -> None:
     given = {"type": "rest", "uri": "http://c", "warehouse": "prod", "s3.path-style-access": True}
     catalog = IcebergCatalog(SparkSection(iceberg={"name": "lake", **given}), Path("/x"))
     assert (catalog._name, catalog._given) == ("lake", {**given, "s3.path-style-access": "true"})
+
+
+def test_a_new_table_has_another_folder_than_one_that_was_renamed(lake: IcebergLake) -> None:
+    """Or Spark's `remove_orphan_files` for one of them would remove the other's files."""
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    lake.catalog.rename_table("shop.orders", "shop.former")
+    lake.close()
+    shutil.rmtree(lake.folder / "lake/_binlane")  # the log has its position
+    lake.open()
+    lake.take(change(2, {"id": 1, "name": "b"}))
+    lake.merge()
+    folders = [lake.table(name).location() for name in ("shop.former", "shop.orders")]
+    assert [Path(each).parent for each in folders] == [lake.folder / "lake/iceberg/shop"] * 2
+    assert folders[0] != folders[1]
+    assert [row["name"] for name in ("shop.former", "shop.orders") for row in lake.rows(name)] == ["a", "b"]

@@ -64,8 +64,7 @@ class IcebergWork(TableWork):
 
     def _whole(self) -> Any:
         """Load the table. Raises LostCommit if it was set back."""
-        table = self._load()
-        held_in(self.ref, table)
+        held_in(self.ref, table := self._load())
         return table
 
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
