@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from process_stage import ProcessStage
@@ -39,3 +40,26 @@ def test_a_line_of_a_library_with_wrong_arguments_fails_no_batch(make: Make, wri
         stage.wait(lambda: any(log["event"] == "%d rows" for log in logs))
     assert orders.state is UnitState.IDLE
     assert stage.ids("orders") == [[0]]
+
+
+def test_a_forked_copy_that_comes_back_answers_nothing(make: Make, writing: Entry, tmp_path: Path) -> None:
+    (once := tmp_path / "once").touch()
+    does = {"0": "fork and exit", "200": "sleep"}
+    handler = writing(does=does, once=str(once))
+    stage = make({"handlers": [handler], "batch": {"max_records": 1}, "retry": NOW}, processes=1, lanes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, range(4)))
+    stage.run(orders, seconds=30)
+    assert orders.failed_batches == 0
+    assert stage.ids("orders") == [[0], [100], [200], [300]]
+    assert {line["pid"] for line in stage.events()} == set(stage.pids())
+
+
+def test_lines_of_forked_copies_disturb_no_other(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing(does={"0": "fork and log"})]}, processes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    with capture_logs() as logs:
+        stage.run(orders, seconds=60)
+        stage.wait(lambda: [log["event"] for log in logs].count("own") == 300)
+    assert {log["event"] for log in logs} <= {"own", "handler_slow"}

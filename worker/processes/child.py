@@ -59,6 +59,8 @@ class Child:
                     answer = True, self._answers[name](*rest)
                 except BaseException as error:  # whatever a handler raises, even SystemExit
                     answer = False, packed(error)
+                if self.events.is_copy:  # it has come back, perhaps by sys.exit
+                    os._exit(0 if answer[0] else 1)
                 try:
                     frames.send(answer)
                 except (EOFError, OSError):
