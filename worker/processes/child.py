@@ -85,6 +85,7 @@ def main() -> None:
 
     The arguments: the socket, and a pipe that only the worker's end closes."""
     control, life = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    control.settimeout(None)  # as in `Frames`
     _end_with(life)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the worker ends this process, when its batches are done
