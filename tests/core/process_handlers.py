@@ -7,6 +7,8 @@ import json
 import logging
 import os
 import signal
+import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -119,6 +121,20 @@ class Writing(Handler):
                     time.sleep(12)
                     os._exit(0)
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "limit sockets":
+                socket.setdefaulttimeout(0.2)
+            case "fork and exit":
+                if os.fork() == 0:
+                    sys.exit(0)
+                time.sleep(1.0)
+            case "fork and log":
+                for _ in range(3):
+                    if os.fork() == 0:
+                        for number in range(300):
+                            log.info("of a copy", number=number, text="x" * 50_000)
+                        os._exit(0)
+                for number in range(300):
+                    log.info("own", number=number, text="x" * 50_000)
             case "thread":
                 thread = threading.Thread(target=_fail_with, args=("s3cret",))
                 thread.start()

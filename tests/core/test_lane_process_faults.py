@@ -37,6 +37,13 @@ def present(stage: ProcessStage) -> process.Process:
     return found
 
 
+def stop(pid: int) -> None:
+    """Return when all its threads have stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    while any(") T " not in stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/stat")):
+        time.sleep(0.001)
+
+
 def test_a_record_whose_decoding_ends_the_process_may_be_skipped(
     make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +160,7 @@ def test_errors_of_threads_reach_the_log_and_nothing_else(
 def test_a_process_that_hangs_or_ends_keeps_no_release_from_the_others(make: Make, writing: Entry) -> None:
     stage = make({"handlers": [writing()]})
     stopped, other = stage.pids()
-    os.kill(stopped, signal.SIGSTOP)
+    stop(stopped)
     releasing = threading.Thread(target=stage.handlers.release, args=([("t", 1)], 10.0))
     with capture_logs() as logs:
         releasing.start()
@@ -189,7 +196,7 @@ def test_a_stopped_process_begins_no_call_after_the_session(make: Make, writing:
     stage = make({"handlers": [writing()]}, processes=1, lanes=1)
     orders, lane = stage.unit("orders"), stage.lanes.lanes[0]
     [pid] = stage.pids()
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     stage.lanes.trust(time.monotonic() + 2.0)
     stage.offer((orders, [0]))
     stage.processors[0].start()
@@ -225,7 +232,7 @@ def test_stopped_processes_end_together(make: Make, writing: Entry, monkeypatch:
     monkeypatch.setattr(process, "_END_SECONDS", 1.0)
     stage = make({"handlers": [writing()]}, processes=4)
     for pid in stage.pids():
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
     begin = time.monotonic()
     stage.processes.close()
     assert time.monotonic() - begin < 2.5

@@ -1,8 +1,11 @@
-"""What children tell at any time: whatever a handler logs, neither its batch nor another line fails."""
+"""Messages of child processes: nothing that a handler logs, forks or sets there damages them."""
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from process_stage import ProcessStage
@@ -39,3 +42,54 @@ def test_a_line_of_a_library_with_wrong_arguments_fails_no_batch(make: Make, wri
         stage.wait(lambda: any(log["event"] == "%d rows" for log in logs))
     assert orders.state is UnitState.IDLE
     assert stage.ids("orders") == [[0]]
+
+
+def test_a_forked_copy_that_comes_back_answers_nothing(make: Make, writing: Entry, tmp_path: Path) -> None:
+    (once := tmp_path / "once").touch()
+    does = {"0": "fork and exit", "200": "sleep"}
+    handler = writing(does=does, once=str(once))
+    stage = make({"handlers": [handler], "batch": {"max_records": 1}, "retry": NOW}, processes=1, lanes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, range(4)))
+    stage.run(orders, seconds=30)
+    assert orders.failed_batches == 0
+    assert stage.ids("orders") == [[0], [100], [200], [300]]
+    assert {line["pid"] for line in stage.events()} == set(stage.pids())
+
+
+def test_lines_of_forked_copies_disturb_no_other(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing(does={"0": "fork and log"})]}, processes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    with capture_logs() as logs:
+        stage.run(orders, seconds=60)
+        stage.wait(lambda: [log["event"] for log in logs].count("own") == 300)
+    assert {log["event"] for log in logs} <= {"own", "handler_slow"}
+
+
+def test_a_time_limit_for_all_sockets_of_a_handler_ends_no_process(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing(does={"0": "limit sockets", "100": "sleep"})]}, processes=1)
+    orders, items = stage.unit("orders"), stage.unit("items")
+    before = stage.pids()
+    stage.offer((orders, [0]))
+    stage.start()
+    stage.wait(lambda: orders.finished_records == 1)
+    for offset in (1, 3):
+        stage.offer((orders, [offset]), (items, [offset + 1]))
+        stage.wait(lambda offset=offset: items.finished_records == offset // 2 + 1)
+        time.sleep(0.5)
+    assert (orders.failed_batches, items.failed_batches) == (0, 0)
+    assert stage.pids() == before
+
+
+def test_a_time_limit_for_all_sockets_of_the_worker_ends_no_call(make: Make, writing: Entry) -> None:
+    socket.setdefaulttimeout(0.2)
+    try:
+        stage = make({"handlers": [writing(does={"0": "sleep"})]}, processes=1)
+        orders = stage.unit("orders")
+        stage.offer((orders, [0]))
+        stage.run(orders, seconds=30)
+    finally:
+        socket.setdefaulttimeout(None)
+    assert stage.events(attempt=1)
+    assert orders.failed_batches == 0

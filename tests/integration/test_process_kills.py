@@ -42,7 +42,7 @@ def kill_at_random(
         target = min(total, progress() + draw.randint(1, total // 10))
         eventually(lambda target=target: progress() >= target, within=90, every=0.01)
         time.sleep(draw.uniform(0.0, 0.1))
-        alive = eventually(lambda: children(worker), every=0.01)
+        alive = eventually(lambda: children(worker), every=0.01)  # all may be being started
         for victim in alive if draw.random() < 0.2 else draw.sample(alive, min(1, len(alive))):
             os.kill(victim, signal.SIGKILL)
             eventually(lambda victim=victim: victim not in children(worker), every=0.005)
@@ -80,7 +80,8 @@ def test_postgresql_has_each_change_once_and_in_order(
         return sum(int(worker.table(f"shop.{table}").get("finished_records", 0)) for table in tables)
 
     kill_at_random(stage, worker, draw, finished, len(tables) * rows // 3)
-    assert worker.metric("binlane_lane_processes_ended_total") >= 6
+    # The last one may have ended a moment ago.
+    eventually(lambda: worker.metric("binlane_lane_processes_ended_total") >= 6)
     assert worker.sigterm() == 0
     with engine.connect() as connection:
         for table in tables:

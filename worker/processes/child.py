@@ -60,6 +60,8 @@ class Child:
                     answer = True, self._answers[name](*rest)
                 except BaseException as error:  # whatever a handler raises, even SystemExit
                     answer = False, packed(error)
+                if self.events.is_copy:  # it has come back, perhaps by sys.exit
+                    os._exit(0 if answer[0] else 1)
                 try:
                     frames.send(answer)
                 except (EOFError, OSError):
@@ -84,6 +86,7 @@ def main() -> None:
 
     The arguments: the socket, and a pipe that only the worker's end closes."""
     control, life = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    control.settimeout(None)  # as in `Frames`
     _end_with(life)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the worker ends this process, when its batches are done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,15 +23,22 @@ class Events:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # for one message at a time
         self._frames: Frames | None = None
+        self._pid = os.getpid()
 
     def attach(self, frames: Frames) -> None:
         self._frames = frames
 
     def send(self, *event: Any) -> None:
+        if self._frames is None or self.is_copy:  # a copy's line would end up within one of this process
+            return
         # Without the worker, this process ends. A line that cannot be sent must not fail its handler.
         with self._lock, contextlib.suppress(Exception):
-            if self._frames is not None:
-                self._frames.send(event)
+            self._frames.send(event)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether a handler has forked this process. Its connections belong to the other one."""
+        return os.getpid() != self._pid
 
     # -- HandlerMetrics
 

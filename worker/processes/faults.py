@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from handlers import PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.failures import AskAgain
+from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway
 
 _KINDS: dict[str, type[Exception]] = {
@@ -19,6 +20,13 @@ _KINDS: dict[str, type[Exception]] = {
     "again": AskAgain,
     "other": Exception,
 }
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "rejected": ("at",),
+    "away": ("retry_after",),
+    "unavailable": ("retry_after", "others_go_on"),
+    "again": ("seconds",),
+}
+"""Their attributes beside the text."""
 
 
 class _Traceback(Exception):
@@ -35,39 +43,27 @@ def packed(error: BaseException) -> dict[str, Any]:
         "kind": kind,
         "module": type(error).__module__,
         "name": type(error).__name__,
-        "text": _text(error),
+        "text": text_of(error),
         "traceback": "".join(traceback.format_exception(error)),
     }
     if isinstance(error, PartialFailure):
         cause = None if error.cause is None else packed(error.cause)
         return found | {"done": error.done, "cause": cause}
-    if isinstance(error, Rejected):
-        return found | {"at": error.at}
-    if isinstance(error, TargetUnavailable):
-        return found | {"retry_after": error.retry_after, "others_go_on": error.others_go_on}
-    if isinstance(error, AskAgain):
-        return found | {"seconds": error.seconds}
-    return found
+    return found | {name: getattr(error, name, None) for name in _FIELDS.get(kind, ())}
 
 
 def unpacked(found: dict[str, Any]) -> Exception:
     """Make an error of the same kind, name and text. Its cause shows the traceback of the other process."""
     made = cast(Any, _class(found["kind"], found["module"], found["name"]))
     text = found["text"]
-    error: Exception
     match found["kind"]:
         case "partial":
             return PartialFailure(found["done"], None if found["cause"] is None else unpacked(found["cause"]))
-        case "rejected":
-            error = made(text, at=found["at"])
-        case "unavailable":
-            error = made(text, retry_after=found["retry_after"], others_go_on=found["others_go_on"])
         case "away":
             return ProcessAway(text, found["retry_after"])
         case "again":
             return AskAgain(found["seconds"])
-        case _:
-            error = made(text)
+    error: Exception = made(text, **{name: found[name] for name in _FIELDS.get(found["kind"], ())})
     error.__cause__ = _Traceback(found["traceback"])
     return error
 
@@ -76,10 +72,3 @@ def unpacked(found: dict[str, Any]) -> Exception:
 def _class(kind: str, module: str, name: str) -> type[Exception]:
     # With the constructor of its kind: that of the handler's own class may want anything.
     return type(name, (_KINDS[kind],), {"__module__": module})
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # a handler's own error class may fail too
-        return ""

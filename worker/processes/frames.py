@@ -26,6 +26,7 @@ class Frames:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        connected.settimeout(None)  # whatever limit a handler has set for all sockets of its process
         self._rest = b""
         """Bytes that have been received behind the last message."""
 

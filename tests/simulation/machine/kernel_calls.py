@@ -51,6 +51,9 @@ class _Socket:
             end.shut = True
             self._kernel.wake(end)
 
+    def settimeout(self, seconds: None) -> None:
+        """Nothing has a time limit here."""
+
     def sendall(self, data: bytes) -> None:
         scheduler = self._kernel.scheduler
         scheduler.preempt()
