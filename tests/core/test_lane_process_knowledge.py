@@ -75,7 +75,7 @@ def test_a_process_gets_the_present_configuration_alone(
     stage = make({"handlers": [writing()]}, processes=1, lanes=1)
     orders = stage.unit("orders")  # of the first one
     for _ in range(5):
-        stage.processes.adopt(stage.configured({"handlers": [writing()]}))
+        stage.processes.given.adopt(stage.configured({"handlers": [writing()]}))
     [old] = stage.pids()
     stage.kill(old)
     stage.offer((orders, [0]))
@@ -89,7 +89,7 @@ def test_a_definition_that_is_read_again_is_kept_once(
     make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = make({"handlers": [writing()]}, processes=1, format="maxwell")
-    format_ = formats_of(stage.configuration, wrapped=stage.processes.noting).of(TOPIC)
+    format_ = formats_of(stage.configuration, wrapped=stage.processes.given.noting).of(TOPIC)
     assert isinstance(format_, SeparateDDL)
     for offset in (0, 1, 0, 1):
         format_.learn(record(offset, value=b"{}"))
@@ -115,7 +115,7 @@ def test_a_statement_that_new_rules_refuse_waits_and_gets_no_other_batch(
     stage.start()
     stage.wait(lambda: orders.state is UnitState.BACKOFF)
     hidden = {"match": "shop.archive", "columns": {"exclude": ["ssn"]}, **other}
-    stage.processes.adopt(stage.configured(orders_rule, hidden, other))
+    stage.processes.given.adopt(stage.configured(orders_rule, hidden, other))
     [old] = stage.pids()
     stage.kill(old)
     stage.offer((items, [1]))

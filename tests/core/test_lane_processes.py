@@ -380,7 +380,7 @@ CREATED = {
 @pytest.mark.parametrize("restarted", [False, True])
 def test_processes_learn_what_ddl_topics_define(make: Make, writing: Entry, restarted: bool) -> None:
     stage = make({"handlers": [writing()]}, processes=1, format="maxwell")
-    format_ = formats_of(stage.configuration, wrapped=stage.processes.noting).of(TOPIC)
+    format_ = formats_of(stage.configuration, wrapped=stage.processes.given.noting).of(TOPIC)
     assert isinstance(format_, SeparateDDL)
     format_.learn(record(0, value=json.dumps(CREATED).encode()))
     partition = Assignment(TopicPartition(TOPIC, 0), 1, Start("earliest", (), "initial", "a test"), format_)

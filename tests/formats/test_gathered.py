@@ -33,7 +33,7 @@ from worker.formats.decoding import many_of
 from worker.formats.gathered import DatabasesRule, Gathered
 from worker.formats.interface import Apart, Format, NamesSchemas, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.registry import get
-from worker.processes.definitions import Noting
+from worker.processes.given import Noting
 
 RULES = {"shops": {"match": "shop_*.*", "column": "tenant"}}
 POSTGRESQL = {"connector": "postgresql", "db": "crm", "schema": "shop_1", "lsn": 7}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from handlers import Batch, Change
@@ -20,14 +20,12 @@ from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
-from worker.formats.interface import Format, UndecodableRecord
-from worker.formats.registry import FormatChoice
+from worker.formats.interface import UndecodableRecord
 from worker.observing.logs import context
 from worker.processes.changes import Carried, ChangesElsewhere, Held, Reading, latest_begin
-from worker.processes.definitions import Noting
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked
-from worker.processes.opening import Opening
+from worker.processes.given import Given, Opening
 from worker.processes.process import Process
 from worker.processes.records import packed_chunks, packed_rows, traced
 from worker.processes.slot import Slot
@@ -38,8 +36,6 @@ from worker.units.table import Table
 _MOST_DEATHS = 3
 """A batch whose decoding has ended a process as often is split. A single record then is undecodable."""
 _AGAIN_SECONDS = 0.1
-_AT_ONCE = 500
-"""Most records with definitions, or schemas, in one message."""
 
 
 class Processes:
@@ -58,7 +54,7 @@ class Processes:
     ) -> None:
         """`trusted_until`: of `Lanes`. `ended`: called when a process has ended. `ready`: when it is back."""
         self._trusted_until = trusted_until
-        self._pickled = pickle.dumps(configuration)
+        self.given = Given(configuration)
         listener = Listener(metrics, fail, rebuilt)
         self._slots = [
             Slot(number, partial(Process, number, listener), ready=ready, ended=ended)
@@ -70,21 +66,6 @@ class Processes:
         self._next_token = itertools.count()
         self._deaths: Counter[str] = Counter()
         self._outdated: dict[str, Slot] = {}  # table -> where a statement about it and others was tried
-        # Lists that grow, by the request that takes them: records with definitions, and schemas.
-        self._shared: dict[str, list[tuple[Any, ...]]] = {"learn": []}
-
-    def adopt(self, configuration: Configuration) -> None:
-        """Use another configuration from now on. The processes get it with their next batch."""
-        self._pickled = pickle.dumps(configuration)
-
-    def noting(self, format_: Format) -> Format:
-        """Return a format whose `learn` also reaches the processes, before they decode their next batch."""
-        return cast(Format, Noting(format_, self._shared["learn"])) if hasattr(format_, "learn") else format_
-
-    def share(self, formats: FormatChoice) -> None:
-        """Give the processes the schemas of these formats, also later ones: the registry may be down then."""
-        if formats.schemas is not None:
-            self._shared["keep"] = cast(Any, formats.schemas.received)
 
     # -- handlers
 
@@ -96,7 +77,7 @@ class Processes:
         for slot in self._slots:
             while True:
                 try:
-                    self._open(slot.process, opening)
+                    self.given.open(slot.process, opening)
                     break
                 except ProcessAway:  # it has ended, and is started again
                     if time.monotonic() >= end or (stopping and stopping()):
@@ -217,7 +198,7 @@ class Processes:
     ) -> dict[str, Any]:
         """`call`: of a handler with the whole batch, if it is decoded. Raises what the handler raises."""
         table = reading.table
-        self._prepare(process)
+        self.given.give(process)
         token = self._token(table)
         released = []
         while process.released:
@@ -255,51 +236,16 @@ class Processes:
                 raise ProcessAway(f"it cannot be decoded any more: {fault}", 5.0)
         return held
 
-    # -- what a process must know first
-
-    def _prepare(self, process: Process) -> None:
-        """Give the process the configuration, definitions and schemas that it lacks. Raises ProcessAway."""
-        knows = process.knows
-        lacking = [name for name, things in self._shared.items() if len(things) > knows.given[name]]
-        if knows.given["configure"] is self._pickled and not lacking:
-            return
-        with knows.lock:
-            if knows.given["configure"] is not (latest := self._pickled):
-                self._ask(process, "configure", latest)
-                knows.given["configure"] = latest
-            for name in lacking:
-                while some := self._shared[name][knows.given[name] : knows.given[name] + _AT_ONCE]:
-                    self._ask(process, name, some)
-                    knows.given[name] += len(some)
-
-    def _open(self, process: Process, opening: Opening) -> None:
-        self._prepare(process)
-        lock = process.knows.opening.setdefault(opening.number, threading.Lock())
-        if not lock.acquire(blocking=False):  # others go on: it may take long, if its target is down
-            raise ProcessAway(f"handler {opening.entry.name} is being opened", _AGAIN_SECONDS)
-        try:
-            if opening.number not in process.knows.handlers:
-                self._ask(process, "open", opening.number, *opening.packed())
-                process.knows.handlers.add(opening.number)
-        finally:
-            lock.release()
-
     def _reopen(self, label: str, slot: Slot, process: Process, opening: Opening) -> None:
         """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""
         try:
             with slot.entered(label, process):  # else another batch is to blame if that ends the process
-                self._open(process, opening)
+                self.given.open(process, opening)
         except ProcessAway:
             raise
         except Exception as error:
             reason = f"lane process {slot.number} cannot open handler {opening.entry.name}: {text_of(error)}"
             raise ProcessAway(reason, 1.0) from error
-
-    def _ask(self, process: Process, name: str, *rest: Any) -> Any:
-        try:
-            return process.ask(name, *rest)
-        except (EOFError, OSError) as error:
-            raise ProcessAway(f"lane process {process.number} has ended: {process.how_ended}", 0.1) from error
 
     def _renew_others(self, slot: Slot) -> None:
         """What the handlers elsewhere know of the tables of a statement may be wrong now."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
 from worker.configuration import HandlerEntry
-from worker.processes.opening import Opening
+from worker.processes.given import Opening
 from worker.processes.processes import Processes
 
 _numbers = itertools.count()

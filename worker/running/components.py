@@ -165,10 +165,10 @@ class Components:
             patience=None,
             rebuilt=rebuilt,
             present=lambda: self.book.configuration,
-            **({} if self.processes is None else {"wrapped": self.processes.noting}),
+            **({} if self.processes is None else {"wrapped": self.processes.given.noting}),
         )
         if self.processes is not None:
-            self.processes.share(formats)
+            self.processes.given.share(formats)
         self.registry = None if formats.schemas is None else Circuit(clock)
         if formats.schemas is not None and self.registry is not None:
             formats.schemas.told = self.registry.told

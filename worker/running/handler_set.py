@@ -143,7 +143,7 @@ class HandlerSet:
         self._rules = plan.rules
         self.configuration = plan.configuration
         if self.processes is not None:
-            self.processes.adopt(plan.configuration)
+            self.processes.given.adopt(plan.configuration)
         self._opened += plan.opened
         self._plan = HandlerPlan(plan.configuration)
 
