@@ -227,8 +227,7 @@ class IcebergFollowing(Following):
             ends = isinstance(one, ddl.DropTable) and options.mode == "history"
             if switch := options.ddl.switch_off(one):
                 _log.info("ddl_switched_off", table=str(own), switch=switch, sql=sql)
-                # Note a kept column: the source may add another of its name.
-                steps += [one] if is_own and isinstance(one, ddl.DropColumn) else []
+                steps += [one] if is_own and isinstance(one, ddl.DropColumn) else []  # is noted, and stays
             elif refusal := reach.refusal(one, {own}, options.ddl):
                 _log.warning("ddl_refused", table=str(own), because=refusal, sql=sql)
             elif isinstance(one, ddl.LoseRows):
