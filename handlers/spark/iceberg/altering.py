@@ -13,7 +13,7 @@ from pyiceberg.exceptions import ValidationError
 from handlers.api import Rejected
 from handlers.mysql import ddl
 from handlers.mysql.ddl.values import default_value
-from handlers.mysql.types import read_type
+from handlers.mysql.types import SYNONYMS, MySQLType, read_type
 from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import holds_all
 from handlers.spark.delta.commits.commit_notes import CommitNote
@@ -24,6 +24,7 @@ from handlers.spark.rows.conversions import array_of, fitting
 from handlers.spark.rows.shape import TIME
 
 _DROPPED = "binlane: the source has dropped this column"
+_IDS = "schema.name-mapping.default"
 _SPELLED = ("time", "set", "binary")  # their values may change although Iceberg's type does not
 
 
@@ -36,6 +37,7 @@ class Altering:
     """The prefix of a history's own columns. Only current versions get values of new columns."""
     time_ms: int = 0
     """When the source ran the statement, milliseconds since 1970."""
+    keeps_dropped: bool = False
     _values: dict[str, pa.Scalar] = field(default_factory=dict)
     """New column -> the value of existing rows."""
     _is_emptied: bool = False
@@ -54,6 +56,7 @@ class Altering:
                     case ddl.ModifyColumn(column=column) if (own := self._own(column.name)) is not None:
                         self._modify(own, column)
                     case ddl.RenameColumn(name=name, to=new) if (own := self._own(name)) is not None:
+                        self._check_new(new, own)
                         with self.commit.transaction.update_schema() as update:
                             update.rename_column((own,), new)
                         self._values |= {new: self._values.pop(own)} if own in self._values else {}
@@ -85,9 +88,17 @@ class Altering:
                 "cannot widen it to that: name the type to keep in `columns`, change the column by hand, or "
                 "give the handler another table"
             )
+        self._check_new(name, own)
         with self.commit.transaction.update_schema(case_sensitive=False) as update:
             may_be_null = own is None or not self.commit.schema.find_field(own).required
             update.union_by_name(pa.schema([pa.field(name, wanted, may_be_null)]))
+
+    def _check_new(self, name: str, own: str | None) -> None:
+        """Raise ValueError if files without ids may have values of another column than `own` by the name."""
+        number = own and self.commit.schema.find_field(own).field_id
+        mapping = self.commit.transaction.table_metadata.name_mapping()
+        if mapping and any(name in each.names and each.field_id != number for each in mapping.root):
+            raise ValueError(f"files without ids may have another {name!r}: rewrite them, and unset {_IDS}")
 
     def _type_of(self, column: ddl.Column) -> pa.DataType:
         return in_table(self.overrides.get(column.name.lower(), column_type(column.type).arrow))
@@ -111,7 +122,7 @@ class Altering:
             raise ValueError(f"only the source knows the values of {column.name} in rows that exist")
 
     def _drop(self, own: str) -> None:
-        if self.history is not None:
+        if self.keeps_dropped:
             with self.commit.transaction.update_schema() as update:
                 update.update_column((own,), doc=_DROPPED)
             return
@@ -125,10 +136,21 @@ class Altering:
     def _modify(self, own: str, column: ddl.Column) -> None:
         old, new = arrow_schema(self.commit.schema).field(own).type, self._type_of(column)
         is_narrower = old != new and holds_all(old, new) and not pa.types.is_integer(new)
-        is_told = column.name.lower() in self.overrides
-        if is_narrower or (old == new and not is_told and read_type(column.type).name in _SPELLED):
+        is_kept = old != new or column.name.lower() in self.overrides
+        if is_narrower or not (is_kept or self._are_kept(own, read_type(column.type))):
             raise ValueError(f"the values of {own} may change with its type {column.type}")
         self._hold(own, new)
+
+    def _are_kept(self, own: str, kind: MySQLType) -> bool:
+        """Whether the source changes no value as the column gets this type, for which Iceberg's stays."""
+        name, size = SYNONYMS.get(kind.name, kind.name), 10 ** (6 - sum(kind.sizes))
+        for file in self.commit.files() if name in ("char", "datetime", "timestamp") else ():
+            values = self.commit.rows(file, self.commit.schema.select(own)).column(0)
+            is_text = name == "char"
+            kept = pc.utf8_rtrim(values, " ") if is_text else pc.round_temporal(values, size, "microsecond")
+            if not kept.equals(values):
+                return False
+        return name not in _SPELLED
 
     def _changed(self, there: pa.Table, before: Any) -> pa.Table:
         """Return a file's rows with their new values."""

@@ -141,7 +141,8 @@ def _among(keys: pa.Table) -> Any:
         least, most = pc.min_max(column).as_py().values()
         if types.is_integer(column.type) and least < -(2 ** (column.type.bit_width - 2)):
             continue  # truncate() of the least integers overflows
-        conditions += [_is.GreaterThanOrEqual(name, least), _is.LessThanOrEqual(name, most)]
         if len(distinct := pc.unique(column)) <= _FEW:
-            conditions = [*conditions[:-2], _is.In(name, tuple(distinct.to_pylist()))]
+            conditions.append(_is.In(name, tuple(distinct.to_pylist())))
+        elif 1 < getattr(least, "year", 2) <= getattr(most, "year", 2) < 9999:  # PyIceberg looks a day beyond
+            conditions += [_is.GreaterThanOrEqual(name, least), _is.LessThanOrEqual(name, most)]
     return reduce(_is.And, conditions) if conditions else _is.AlwaysTrue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -162,6 +162,21 @@ def test_the_least_integers_are_found_in_partitions(make_lake: MakeLake, kind: s
         lake.take(change(offset, {"id": number}, {"id": kind}))
         lake.merge()
     assert sorted(row["id"] for row in lake.rows()) == [least, least + 1, 5]
+
+
+@pytest.mark.parametrize("partition", ["years(id)", "months(id)"])
+@pytest.mark.parametrize("kind", ["date", "datetime"])
+def test_many_keys_at_the_ends_of_the_calendar_are_found(
+    make_lake: MakeLake, partition: str, kind: str
+) -> None:
+    lake = make_lake(partition_by=[partition])
+    first = date(2026, 1, 1) if kind == "date" else datetime(2026, 1, 1)
+    keys = [*(first + timedelta(n) for n in range(200)), type(first).min, type(first).max]
+    types = {"id": kind, "n": "int"}
+    for number in range(2):
+        lake.take(*(change(1000 * number + n, {"id": key, "n": number}, types) for n, key in enumerate(keys)))
+        lake.merge()
+    assert [row["n"] for row in lake.rows()] == [1] * 202
 
 
 @pytest.mark.parametrize("is_nested", [False, True])

@@ -201,7 +201,8 @@ class IcebergFollowing(Following):
         if table is not None and msgspec.json.decode(table.properties.get(_FOLLOWED, "0")) not in places:
             commit = TableCommit(self._ref, table)
             history = world.options.prefix if world.options.mode == "history" else None
-            Altering(commit, self.note(time_ms), world.overrides, history, time_ms).apply(steps)
+            keeps = history is not None or not world.options.ddl.drop_columns
+            Altering(commit, self.note(time_ms), world.overrides, history, time_ms, keeps).apply(steps)
             if commit.transaction._updates:
                 look_again()
                 commit.commit({_FOLLOWED: msgspec.json.encode(places[0]).decode()})
@@ -225,6 +226,7 @@ class IcebergFollowing(Following):
             ends = isinstance(one, ddl.DropTable) and options.mode == "history"
             if switch := options.ddl.switch_off(one):
                 _log.info("ddl_switched_off", table=str(own), switch=switch, sql=sql)
+                steps += [one] if is_own and isinstance(one, ddl.DropColumn) else []  # is noted, and stays
             elif refusal := reach.refusal(one, {own}, options.ddl):
                 _log.warning("ddl_refused", table=str(own), because=refusal, sql=sql)
             elif isinstance(one, ddl.LoseRows):
