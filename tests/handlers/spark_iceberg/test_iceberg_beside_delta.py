@@ -13,6 +13,7 @@ import pytest
 from delta_reading import read_delta
 from iceberg_lab import IcebergLake, change
 from msgspec.structs import replace
+from servers.spark_cluster import eventually
 from spark_lake import Lake
 
 from handlers import Change
@@ -139,10 +140,12 @@ def test_the_rows_are_those_of_delta(both: Any, mode: str) -> None:
         batch = stream.batch()
         iceberg.take(*batch)
         delta.take(*batch)
-        if chance.random() < 0.3:
+        if merged := chance.random() < 0.3:
             iceberg.merge()
         if chance.random() < 0.1:
             iceberg.crash()
+            if not merged:
+                eventually(lambda: iceberg.status().get("waiting_seconds"), "it has found what waits")
         if number % 12 == 11:
             iceberg.merge()
             delta.merge()
