@@ -223,9 +223,7 @@ class StatusReport:
             lane_records=unit.account.records,
             lane_bytes=unit.account.bytes,
             calls={
-                name: (n, round(sum_ / n, 6), round(most, 6))
-                for name, (n, sum_, most) in calls
-                if name in handlers
+                at: (n, round(all_ / n, 6), round(most, 6)) for at, (n, all_, most) in calls if at in handlers
             },
         )
 
