@@ -59,6 +59,17 @@ def test_the_volume_of_the_checkpoint_has_room_for_parked_records() -> None:
         assert int(size.removesuffix("Gi")) * gib >= LanesRule().parked + gib
 
 
+def test_each_worker_says_how_much_of_its_nodes_disk_it_takes() -> None:
+    """`make lint` compares the limit with the volumes."""
+    for folder in (*folders(ROOT), ROOT / "examples" / "kubernetes-shop"):
+        for each in render(folder):
+            if each["kind"] in ("Deployment", "StatefulSet", "Job"):
+                resources = pod(each)["containers"][0]["resources"]
+                assert "ephemeral-storage" in resources["requests"].keys() & resources["limits"].keys(), (
+                    folder
+                )
+
+
 def test_there_is_an_overlay_for_each_component() -> None:
     assert [path.name for path in folders(ROOT)] == ["base", *COMPONENTS]
 
