@@ -48,6 +48,7 @@ def send_small(stage: Stage, codec: str, value: bytes) -> None:
         ("gzip", canal_insert("t0", [7]), 1, "would take about 150 MiB, but at most 64 MiB"),
         ("lz4", canal_insert("t0", [7]), 0, "would take about 150 MiB, but at most 64 MiB"),
     ],
+    ids=["gzip", "gzip-processes", "lz4"],
 )
 def test_a_record_takes_twice_what_it_unpacks_to_and_is_then_set_aside(
     stage: Stage, codec: str, text: bytes, processes: int, fault: str
