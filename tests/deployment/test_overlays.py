@@ -156,6 +156,20 @@ def test_all_that_the_operator_selects_gets_its_labels(tmp_path: Path) -> None:
         assert found[kind]["release"] == "prometheus", kind
 
 
+def test_the_labels_reach_the_receiver_and_all_else_that_is_selected_in_the_example(tmp_path: Path) -> None:
+    """As kube-prometheus-stack selects: none of it is without the label."""
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    [parts] = re.findall(r"```yaml\n(labels:\n[^`]*release[^`]*)```", page)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    rendered = rendered_beside(tmp_path, f"resources: [../../examples/kubernetes-shop]\n{parts}")
+    selected = [each for each in rendered if each["apiVersion"].startswith("monitoring.coreos.com/")]
+    kinds_of = sorted(each["kind"] for each in selected)
+    assert kinds_of == ["AlertmanagerConfig", "AlertmanagerConfig", "PodMonitor", "PrometheusRule"]
+    assert {each["metadata"]["labels"].get("release") for each in selected} == {"prometheus"}
+    [monitor] = [each for each in selected if each["kind"] == "PodMonitor"]
+    assert f"{monitor['metadata']['namespace']}/{monitor['metadata']['name']}" == "shop/binlane", "its job"
+
+
 def test_a_second_namespace_of_the_same_prometheus_leaves_the_rules_out(tmp_path: Path) -> None:
     """Loaded twice, each rule would write the same series twice."""
     page = (ROOT / "docs" / "deployment.md").read_text()
