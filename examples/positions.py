@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -36,10 +37,10 @@ def main() -> int:
             of_canal(documents[0], options) if "clientDatas" in documents[0] else of_dts(documents, options)
         )
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        print(f"{options.file}: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{options.file}: {type(error).__name__}: {shown(str(error))}", file=sys.stderr)
         return 1
     for topic, partition, position, meaning in found:
-        print(f"# {topic}[{partition}]: {meaning}")
+        print(f"# {topic}[{partition}]: {shown(meaning)}")
         move = ["binlane", "checkpoint", "set", options.config, "--topic", topic]
         print(shlex.join([*move, "--partition", str(partition), *position]))
     return 0
@@ -55,7 +56,9 @@ def of_dts(lines: list[dict[str, Any]], options: argparse.Namespace) -> Iterator
     for each in chosen["streamCheckpoint"]:
         offset, seconds = int(each["offset"]), int(each["timestamp"])
         meaning = f"offset {offset}, source time {at(seconds)}; the record at this offset comes again"
-        yield str(each["topic"]), int(each["partition"]), ["--offset", str(offset)], meaning
+        if not re.fullmatch("[A-Za-z0-9._-]+", each["topic"]):
+            raise ValueError(f"Kafka has no topic with such a name: {each['topic']}")
+        yield each["topic"], int(each["partition"]), ["--offset", str(offset)], meaning
 
 
 def of_canal(document: dict[str, Any], options: argparse.Namespace) -> Iterator[Move]:
@@ -80,6 +83,11 @@ def one(found: list[dict[str, Any]], key: str, wanted: object, option: str) -> d
     if len(chosen) != 1:
         raise ValueError(f"choose one with {option}: {', '.join(str(each[key]) for each in found)}")
     return chosen[0]
+
+
+def shown(text: str) -> str:
+    """On one line, and nothing that a terminal obeys: a line break would begin a command of the file's."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def at(seconds: int) -> str:

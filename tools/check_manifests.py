@@ -29,6 +29,9 @@ EXAMPLE = Path("examples", "kubernetes-shop")
 MEBIBYTES = 2048 + 384 + 256 + 150
 """A pod's default memory: Spark's heap, Java's other memory, `lanes.max_bytes`, and a fixed part."""
 
+LOG_MEBIBYTES = 512
+"""On the node's disk beside a pod's volumes: its container's log. The kubelet keeps 50 MiB by default."""
+
 Manifest = dict[str, Any]
 
 
@@ -132,6 +135,10 @@ def _pod_faults(root: Path, pod: Manifest, container: Manifest) -> Iterator[str]
         yield "resources.limits.memory is missing"
     if _mebibytes(container.get("resources", {}).get("requests", {}).get("memory", "")) < MEBIBYTES:
         yield f"resources.requests.memory must be {MEBIBYTES}Mi at least, to hold Spark's heap"
+    emptied = [each["emptyDir"].get("sizeLimit", "") for each in pod["volumes"] if "emptyDir" in each]
+    disk = container.get("resources", {}).get("limits", {}).get("ephemeral-storage")
+    if disk is not None and _mebibytes(disk) < (least := sum(map(_mebibytes, emptied)) + LOG_MEBIBYTES):
+        yield f"resources.limits.ephemeral-storage must be {least}Mi at least, or the pod is evicted"
 
 
 def _selector_faults(workload: Manifest, manifests: list[Manifest]) -> Iterator[str]:

@@ -145,6 +145,8 @@ WRONG: dict[str, dict[str, str]] = {
     "BinlaneSparkMergesFail": {f'binlane_spark_merges_total{{{POD},result="failure"}}': "4x70 5+1x50"},
 }
 
+RESTARTS = f'kube_pod_container_status_restarts_total{{{KUBE},pod="shop-binlane-0",container="worker"}}'
+
 WRONG_TOO: list[tuple[str, dict[str, str]]] = [
     (
         "BinlanePodsMissing",
@@ -155,6 +157,8 @@ WRONG_TOO: list[tuple[str, dict[str, str]]] = [
         "BinlaneNotCommitting",
         {f"binlane_committed{{{PLACE}}}": "_x120", f"binlane_lag_records{{{PLACE}}}": "0x80 50x40"},
     ),
+    # Within half an hour, and no scrape shows anything of it.
+    ("BinlaneRestarts", {RESTARTS: "0x74 1x8 2x8 3x30"}),
     # Late, but on time again within the hour.
     ("BinlaneDelay", {f"binlane_delay_seconds{{{PLACE}}}": "3x50 9000-150x55"}),
     ("BinlaneNothingMatches", {f'binlane_records_finished_total{{{POD},table="shop.orders"}}': "0x120"}),
@@ -180,6 +184,13 @@ STILL_WELL: list[dict[str, str]] = [
     {f'binlane_dead_letters_total{{{NEW_POD},table="shop.new"}}': "1x70 _x50"},
     {f'binlane_records_skipped_total{{{NEW_POD},reason="failed"}}': "_x80 3x40"},
     {f'binlane_commits_total{{{NEW_POD},store="kafka",result="failure"}}': "_x80 1x40"},
+    # Two groups of one job, each a little behind.
+    {
+        f'binlane_info{{{NEW_POD},version="1",group="mirror"}}': "1x120",
+        f"binlane_lag_records{{{PLACE}}}": "50x50 60000x70",
+        f'binlane_lag_records{{{NEW_POD},topic="cdc",partition="0"}}': "60000x120",
+        f'binlane_committed{{{NEW_POD},topic="cdc",partition="0"}}': "0+100x120",
+    },
     # One of another restarts, and a worker that was away for long is back.
     {'kube_pod_container_status_restarts_total{pod="shop-0",container="worker"}': "0x60 0+1x60"},
     {f"binlane_kafka_up{{{POD}}}": "1x97 0x1 1x60"},
@@ -207,6 +218,8 @@ WITH_IT = {"BinlaneDelayLasts": ["BinlaneDelay"]}
 
 def owner(alert: str, wrong: dict[str, str]) -> str:
     """Its labels. kube-state-metrics knows the workload, not the job that scrapes its pods."""
+    if RESTARTS in wrong:
+        return f'namespace="{NAMESPACE}",job="{NAMESPACE}/shop-binlane"'
     if alert != "BinlanePodsMissing":
         return OWNER
     [workload] = [found[1] for name in wrong if (found := re.search(r'(?:deployment|set)="(.*?)"', name))]
@@ -331,6 +344,17 @@ def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
         parts = re.findall(r"^\*\*([\w ]+):\*\*", section, re.MULTILINE)
         assert parts == ["Means", "Look at", "Do"], name
         assert ALERTS[name]["annotations"]["runbook_url"] == f"{RUNBOOKS}#{name.lower()}"
+
+
+def test_the_runbook_of_restarts_has_the_windows_of_its_rule() -> None:
+    text = (ROOT / "docs" / "runbooks.md").read_text()
+    section = text.partition("## BinlaneRestarts\n")[2].partition("\n## ")[0].partition("**Look at:**")[0]
+    expr = ALERTS["BinlaneRestarts"]["expr"]
+    for figure, window in (("process_start_time_seconds", "15"), ("restarts_total", "30")):
+        assert re.search(figure + r"(?:\{[^}]*\})?\[(\w+)m\]\)? > 2", expr)[1] == window  # type: ignore[index]
+        assert re.search(rf"(?:more than twice|above two restarts) within {window}\s+minutes", section)
+    assert "process_start_time_seconds[1h]" in expr
+    assert re.search(r"restarted within\s+the hour", section)
 
 
 def test_symptoms_page_and_causes_warn() -> None:

@@ -216,8 +216,9 @@ def test_each_value_has_its_place(helm: str, tmp_path: Path) -> None:
     assert "team" not in str(workload["spec"]["selector"]), "it cannot change"
     account = found["ServiceAccount/crm-binlane"]
     assert account["metadata"]["annotations"] == {"eks.amazonaws.com/role-arn": "arn"}
-    for kind in ("PodMonitor", "PrometheusRule"):
-        assert found[f"{kind}/crm-binlane"]["metadata"]["labels"]["release"] == "prometheus"
+    selected = [f"{kind}/crm-binlane" for kind in ("PodMonitor", "PrometheusRule")]
+    for key in (*selected, "AlertmanagerConfig/crm-binlane-inhibition"):
+        assert found[key]["metadata"]["labels"]["release"] == "prometheus"
     rules = [
         rule for group in found["PrometheusRule/crm-binlane"]["spec"]["groups"] for rule in group["rules"]
     ]

@@ -21,6 +21,9 @@ def text_of(manifests: list[dict[str, Any]]) -> str:
     return found
 
 
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+
+
 @pytest.mark.parametrize("name", ["yes", "null", "on", "y"])
 def test_a_name_that_yaml_reads_as_something_else_stays_text(helm: str, name: str) -> None:
     manifests = rendered(
@@ -85,3 +88,35 @@ def test_the_shortest_grace_period_holds_the_longest_stop(helm: str) -> None:
     longest = longest_stop(read((ROOT / "deploy" / "binlane.yaml").read_text()))
     assert longest <= int(least) < longest + 1
     assert rendered(helm, f"--set=pod.terminationGracePeriodSeconds={least}")
+
+
+@pytest.mark.parametrize(
+    "times", [{"shutdown_timeout": "5m"}, {"shutdown_timeout": "90.5s", "revoke_timeout": "30500ms"}]
+)
+def test_longer_times_of_the_configuration_need_a_longer_grace_period(
+    helm: str, tmp_path: Path, times: dict[str, str]
+) -> None:
+    text = yaml.safe_dump(yaml.safe_load((ROOT / "deploy" / "binlane.yaml").read_text()) | times)
+    (file := tmp_path / "binlane.yaml").write_text(text)
+    with pytest.raises(ValueError, match="to hold a stop") as refused:
+        rendered(helm, f"--set-file=configuration={file}")
+    [least] = map(int, re.findall(r"at least (\d+)", str(refused.value)))
+    assert least - 1 < longest_stop(read(text)) <= least
+    assert rendered(
+        helm, f"--set-file=configuration={file}", f"--set=pod.terminationGracePeriodSeconds={least}"
+    )
+
+
+@pytest.mark.parametrize("text", ["${STOP:-10m}", "10s"])
+def test_a_time_that_is_shorter_or_a_variables_needs_none(helm: str, text: str) -> None:
+    configuration = FIRST_LOOK.replace("shutdown_timeout: 30s", f"shutdown_timeout: {text}")
+    assert configuration != FIRST_LOOK
+    assert rendered(helm, f"--set-literal=configuration={configuration}")
+
+
+def test_an_image_may_be_named_by_its_digest(helm: str) -> None:
+    values = f"--set=image.repository=registry.example.com/binlane,image.tag=1.2.3,image.digest={DIGEST}"
+    pod = named(rendered(helm, values))["Deployment/binlane"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == f"registry.example.com/binlane@{DIGEST}"
+    with pytest.raises(ValueError, match="digest"):
+        rendered(helm, "--set=image.digest=sha256:abc")

@@ -78,8 +78,15 @@ def test_a_dockerfile_against_the_rules_is_a_fault(shipped: Path, old: str, new:
             "not the user of the Dockerfile",
         ),
         ("deployment.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "readOnlyRoot"),
-        ("deployment.yaml", "limits: {memory: 4Gi}", "limits: {}", "limits.memory is missing"),
-        ("deployment.yaml", "memory: 3Gi}", "memory: 2800Mi}", "requests.memory must be 2838Mi at least"),
+        ("deployment.yaml", "limits: {memory: 4Gi, ", "limits: {", "limits.memory is missing"),
+        ("deployment.yaml", "memory: 3Gi, ", "memory: 2800Mi, ", "requests.memory must be 2838Mi at least"),
+        ("deployment.yaml", "storage: 11Gi}", "storage: 10Gi}", "limits.ephemeral-storage must be 10752Mi"),
+        (
+            "deployment.yaml",
+            "{sizeLimit: 4Gi}",
+            "{sizeLimit: 8Gi}",
+            "limits.ephemeral-storage must be 14848Mi",
+        ),
         ("deployment.yaml", "Seconds: 180", "Seconds: 60", "must be at least 152 to hold a stop"),
         (
             "deployment.yaml",

@@ -59,6 +59,17 @@ def test_the_volume_of_the_checkpoint_has_room_for_parked_records() -> None:
         assert int(size.removesuffix("Gi")) * gib >= LanesRule().parked + gib
 
 
+def test_each_worker_says_how_much_of_its_nodes_disk_it_takes() -> None:
+    """`make lint` compares the limit with the volumes."""
+    for folder in (*folders(ROOT), ROOT / "examples" / "kubernetes-shop"):
+        for each in render(folder):
+            if each["kind"] in ("Deployment", "StatefulSet", "Job"):
+                resources = pod(each)["containers"][0]["resources"]
+                assert "ephemeral-storage" in resources["requests"].keys() & resources["limits"].keys(), (
+                    folder
+                )
+
+
 def test_there_is_an_overlay_for_each_component() -> None:
     assert [path.name for path in folders(ROOT)] == ["base", *COMPONENTS]
 
@@ -143,6 +154,20 @@ def test_all_that_the_operator_selects_gets_its_labels(tmp_path: Path) -> None:
     found = {each["kind"]: each["metadata"]["labels"] for each in rendered}
     for kind in ("PodMonitor", "PrometheusRule", "AlertmanagerConfig"):
         assert found[kind]["release"] == "prometheus", kind
+
+
+def test_the_labels_reach_the_receiver_and_all_else_that_is_selected_in_the_example(tmp_path: Path) -> None:
+    """As kube-prometheus-stack selects: none of it is without the label."""
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    [parts] = re.findall(r"```yaml\n(labels:\n[^`]*release[^`]*)```", page)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    rendered = rendered_beside(tmp_path, f"resources: [../../examples/kubernetes-shop]\n{parts}")
+    selected = [each for each in rendered if each["apiVersion"].startswith("monitoring.coreos.com/")]
+    kinds_of = sorted(each["kind"] for each in selected)
+    assert kinds_of == ["AlertmanagerConfig", "AlertmanagerConfig", "PodMonitor", "PrometheusRule"]
+    assert {each["metadata"]["labels"].get("release") for each in selected} == {"prometheus"}
+    [monitor] = [each for each in selected if each["kind"] == "PodMonitor"]
+    assert f"{monitor['metadata']['namespace']}/{monitor['metadata']['name']}" == "shop/binlane", "its job"
 
 
 def test_a_second_namespace_of_the_same_prometheus_leaves_the_rules_out(tmp_path: Path) -> None:

@@ -98,6 +98,23 @@ def test_what_is_none_is_told(tmp_path: Path, text: str, options: tuple[str, ...
     assert told in errors
 
 
+EVIL = "mysql-bin.1\nrm -rf /tmp/x\u2028\x1b[2J\u202e"
+
+
+def test_no_name_of_the_file_begins_a_command_or_commands_the_terminal(tmp_path: Path) -> None:
+    text = canal(1001).replace("mysql-bin.002943", json.dumps(EVIL)[1:-1])
+    code, lines, _ = run(tmp_path, "meta.dat", text, "--topic", "cdc.shop", "--partitions", "2")
+    assert (code, [line.split()[0] for line in lines]) == (0, ["#", "binlane"] * 2)
+    assert all(line.isprintable() for line in lines)
+    for wrong in (
+        dts("g").replace("cn_hangzhou_rm_1_dts", json.dumps(EVIL)[1:-1]),
+        dts("a") + "\n" + dts("b"),
+    ):
+        code, lines, errors = run(tmp_path, "localCheckpointStore", wrong.replace('"b"', json.dumps(EVIL)))
+        assert (code, lines) == (1, [])
+        assert errors.rstrip("\n").isprintable()
+
+
 def test_the_worker_then_begins_there(tmp_path: Path, broker: Broker, topic: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for second in (1_699_999_999, 1_700_000_000, 1_700_000_001):

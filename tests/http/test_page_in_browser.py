@@ -278,6 +278,18 @@ def test_the_charts_go_on_after_the_workers_clock_was_set_back(open_page: Open, 
     assert times == sorted(set(times))
 
 
+def test_a_chart_begins_with_its_worker_and_shows_no_most_below_its_present(open_page: Open) -> None:
+    page = open_page()
+    eventually(lambda: page.evaluate("hour.points.length") > 100)
+    page.evaluate("hour.points.splice(0, hour.points.length - 60); showChart(CHARTS[2], 1e6)")
+    minutes = round(page.evaluate("span()") / 60)
+    assert minutes < 10
+    delay = page.locator(".chart").nth(2)
+    assert delay.locator(".axis span").first.inner_text() == f"{minutes} min ago"
+    assert delay.locator(".line").get_attribute("d").startswith("M0 ")  # type: ignore[union-attr]
+    assert delay.locator(".top").inner_text() == f"most {delay.locator('b').inner_text()}"
+
+
 def test_the_cause_is_the_first_line_and_its_victims_are_below_it(
     open_page: Open, worker: PagedWorker
 ) -> None:

@@ -105,6 +105,23 @@ def test_batches_handlers_and_patterns_change(stage: Stage, tmp_path: Path) -> N
     assert worker.sigterm() == 0
 
 
+def test_a_table_is_said_to_wait_for_none_but_its_handlers_of_now(stage: Stage) -> None:
+    before, after = ({**stage.recording(), "name": name} for name in ("before", "after"))
+    worker = stage.worker(handlers=[before]).start()
+    source = stage.source()
+
+    def handled() -> set[str]:
+        source.insert("t0", records=3)
+        source.flush()
+        stage.wait_committed_to_the_end()
+        return set(worker.table("shop.t0")["calls"])
+
+    assert handled() == {"before"}
+    rewrite(worker, tables=[{**worker.config["tables"][0], "handlers": [after]}])
+    assert handled() == {"after"}
+    assert worker.sigterm() == 0
+
+
 def test_a_handler_that_stays_is_neither_closed_nor_opened_again(stage: Stage, tmp_path: Path) -> None:
     seen = tmp_path / "seen.txt"
     rule = {"match": "shop.*", "handlers": [{"type": "versions:Versions", "file": str(seen)}]}

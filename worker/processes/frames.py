@@ -38,7 +38,10 @@ class Frames:
             # Plain values only: the other process may be unable to make an object of a handler's class.
             plain = msgspec.to_builtins(message, enc_hook=str, builtin_types=(bytes,))
             data, mark = pickle.dumps(plain), _PICKLED
-        self._socket.sendall(b"".join(((len(data) | mark).to_bytes(_LENGTH), data)))
+        head = (len(data) | mark).to_bytes(_LENGTH)
+        # Large data is not copied once more.
+        for part in (head + data,) if len(data) <= _USUAL else (head, data):
+            self._socket.sendall(part)
 
     def receive(self) -> Any:
         """Raises EOFError or OSError if the other process has ended."""

@@ -199,6 +199,7 @@ class StatusReport:
     def _table(self, table: TableView, delay: float | None) -> TableStatus:
         works = [part.work for part in table.parts]
         now, unit, calls = self.clock(), table.unit, table.unit.turns.calls.copy().items()
+        handlers = {each.name for each in unit.table.handlers}  # a reload may have removed others
         stands_since = min((each.stands_since for each in unit.members() if each.error), default=None)
         queued = [chunk.enqueued for part in table.parts for chunk in part.held()[:1] if chunk.enqueued]
         stands = table.stands_at() if table.state in ("blocked", "retrying", "paused") else None
@@ -221,7 +222,9 @@ class StatusReport:
             waits_for=unit.state.value if table.state == "queued" else None,
             lane_records=unit.account.records,
             lane_bytes=unit.account.bytes,
-            calls={name: (n, round(sum_ / n, 6), round(most, 6)) for name, (n, sum_, most) in calls},
+            calls={
+                at: (n, round(all_ / n, 6), round(most, 6)) for at, (n, all_, most) in calls if at in handlers
+            },
         )
 
     def _redacted(self, text: str | None) -> str | None:

@@ -39,6 +39,21 @@ some names as numbers or booleans.
 {{- regexReplaceAll "(?m)^( *name: )binlane(.*)$" $text (printf "${1}\"%s${2}\"" $name) }}
 {{- end }}
 
+{{/* The seconds of the longest stop: those of the defaults, and by how much the configuration has longer times. */}}
+{{- define "binlane.stop" -}}
+{{- $configuration := include "binlane.configuration" . | fromYaml }}
+{{- $seconds := 152.0 }}
+{{- range $key, $default := dict "shutdown_timeout" 30.0 "revoke_timeout" 10.0 }}
+{{- $text := get $configuration $key | toString }}
+{{- if regexMatch "^[0-9]+([.][0-9]+)?(ms|s|m|h)$" $text }}
+{{- $unit := regexFind "[a-z]+$" $text }}
+{{- $all := mulf (trimSuffix $unit $text | float64) (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) $unit) }}
+{{- $seconds = addf $seconds (maxf 0.0 (subf $all $default)) }}
+{{- end }}
+{{- end }}
+{{- ceil $seconds | int }}
+{{- end }}
+
 {{/* Fails if this configuration may not run with this workload: "One worker, or several" in docs/deployment.md. */}}
 {{- define "binlane.count" -}}
 {{- $configuration := include "binlane.configuration" . | fromYaml }}

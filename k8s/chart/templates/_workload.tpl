@@ -28,6 +28,9 @@
 {{- if .Values.imagePullSecrets }}{{ $_ = set $pod "imagePullSecrets" .Values.imagePullSecrets }}{{ end }}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion }}
 {{- $_ = set $worker "image" (printf "%s:%s" .Values.image.repository $tag) }}
+{{- with .Values.image.digest }}
+{{- $_ = set $worker "image" (printf "%s@%s" $.Values.image.repository .) }}
+{{- end }}
 {{- $_ = set $worker "imagePullPolicy" .Values.image.pullPolicy }}
 {{- if .Values.resources }}{{ $_ = set $worker "resources" .Values.resources }}{{ end }}
 {{- if .Values.envFrom }}{{ $_ = set $worker "envFrom" .Values.envFrom }}{{ end }}
@@ -61,8 +64,9 @@
 {{- $_ = set $pod "volumes" $volumes }}
 {{- $_ = set $worker "volumeMounts" $mounts }}
 {{- $_ = set $spec.template "spec" (mergeOverwrite $pod (deepCopy .Values.pod)) }}
-{{- if lt (int $pod.terminationGracePeriodSeconds) 152 }}
-{{- fail "pod.terminationGracePeriodSeconds must be at least 152 to hold a stop: docs/deployment.md, Stopping" }}
+{{- $least := include "binlane.stop" . | int }}
+{{- if lt (int $pod.terminationGracePeriodSeconds) $least }}
+{{- fail (printf "pod.terminationGracePeriodSeconds must be at least %d to hold a stop: docs/deployment.md, Stopping" $least) }}
 {{- end }}
 
 {{- if eq .Values.kind "StatefulSet" }}
