@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -219,6 +220,62 @@ def test_a_table_that_is_made_anew_is_noticed(lake: IcebergLake) -> None:
     _take(lake, 2)
     with pytest.raises(Exception, match="had segment 1 of its log, and now has none"):
         lake.merge()
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_segments_of_another_log_do_not_pass_for_merged(
+    make_lake: MakeLake, is_made_anew: bool, ahead: int
+) -> None:
+    """As when a second group begins with a warehouse of its own, and the same catalog."""
+    lake = make_lake()
+    other = make_lake(warehouse="lake2", catalog={"warehouse": "lake/iceberg"})
+    if is_made_anew:
+        _take(lake, 1)
+        lake.merge()
+        lake.catalog.drop_table("shop.orders")
+    _take(lake, 2)
+    for number in range(1 + is_made_anew + ahead):
+        _take(other, 101 + number)
+        other.merge()
+    before = lake.rows()
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"has segment \d of another log than .*two warehouses"):
+            lake.merge()
+    lake.crash()
+    with pytest.raises(TargetUnavailable, match=r"has segment \d of another log"):
+        _take(lake, 3)
+    _take(other, 200)
+    other.merge()
+    assert lake.rows() == [*before, *_rows(200)]
+
+
+def test_a_log_that_is_restored_is_noticed(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    lake.merge()
+    log, copy = lake.folder / "lake/_binlane", lake.folder / "copy"
+    shutil.copytree(log, copy)
+    for number in (2, 3):
+        _take(lake, number)
+        lake.merge()
+    lake.close()
+    shutil.rmtree(log)
+    shutil.copytree(copy, log)
+    lake.open()
+    with pytest.raises(TargetUnavailable, match="has segment 3 of another log"):
+        _take(lake, 4)
+    assert lake.rows() == _rows(1, 2, 3)
+
+
+def test_a_table_goes_on_after_the_segment_of_its_last_merge_was_removed(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    lake.merge()
+    _take(lake, 2)
+    _sink(lake).merges.remove(1)
+    lake.crash()
+    _take(lake, 3)
+    lake.merge()
+    assert lake.rows() == _rows(1, 2, 3)
 
 
 class Forgetful(SqlCatalog):
