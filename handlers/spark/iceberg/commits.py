@@ -83,7 +83,7 @@ class TableCommit:
 
     def __init__(self, ref: TableRef, table: Any) -> None:
         """`table`: or a transaction that creates it."""
-        self.transaction: Any = table if isinstance(table, Transaction) else table.transaction()
+        self.transaction: Any = table if isinstance(table, Transaction) else _Transaction(table)
         same = {"current-schema-id": self.transaction.table_metadata.current_schema_id}  # files have its ids
         self.transaction._stage((), (AssertCurrentSchemaId.model_validate(same),))
         self.ref = ref
@@ -136,6 +136,18 @@ class TableCommit:
             self.transaction.commit_transaction()
         except (CommitFailedException, TableAlreadyExistsError) as error:
             raise MergeConflict(f"{self.ref}: {str(error).splitlines()[0]}") from error
+
+
+class _Transaction(Transaction):
+    """PyIceberg's, which copies all snapshots each time that it is asked for the metadata."""
+
+    _seen: tuple[Any, Any] = (None, None)
+
+    @property
+    def table_metadata(self) -> Any:
+        if self._seen[0] is not self._updates:
+            self._seen = self._updates, super().table_metadata
+        return self._seen[1]
 
 
 class _Replacing(_OverwriteFiles):

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyiceberg.table
 import pytest
 from iceberg_lab import IcebergLake, change
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update import update_table_metadata
 from pyiceberg.types import StringType
 
 from handlers import TargetUnavailable
@@ -342,6 +344,26 @@ def test_manifests_stay_few_however_many_commits_there_are(lake: IcebergLake) ->
         assert len(table.current_snapshot().manifests(table.io)) < 22
     assert lake.rows() == sorted(_rows(*range(1, 50, 2)), key=repr)
     assert int(table.current_snapshot().summary["total-records"]) == 25
+
+
+def test_snapshots_are_copied_a_few_times_in_a_commit_of_however_many_files(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 1,000 of them, each copy takes 30 ms or more."""
+    for number in range(1, 6):
+        _take(lake, number)
+        lake.merge()
+    copies = []
+
+    def copied(*args: Any, **kwargs: Any) -> Any:
+        copies.append(args[1])
+        return update_table_metadata(*args, **kwargs)
+
+    monkeypatch.setattr(pyiceberg.table, "update_table_metadata", copied)
+    lake.take(*(change(10 + number, {"id": number, "name": "b"}) for number in range(1, 6)))
+    lake.merge()
+    assert lake.rows() == [{"id": number, "name": "b"} for number in range(1, 6)]
+    assert 0 < len(copies) < 7
 
 
 def test_batches_wait_for_a_catalog_that_is_away(
