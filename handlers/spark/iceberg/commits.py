@@ -44,10 +44,10 @@ def held_in(ref: TableRef, table: Any) -> Held:
         return Held()
     first, last, snapshot, place = msgspec.json.decode(text)
     of_order = "timestamp_ms" if place > 10**12 else "sequence_number"
-    chain = list(ancestors_of(table.current_snapshot(), table.metadata))
-    is_there = any(each.snapshot_id == snapshot for each in chain)
-    has_expired = table.snapshot_by_id(snapshot) is None and chain  # which then ends at those after it
-    if is_there or (has_expired and min(getattr(each, of_order) or 0 for each in chain) >= place):
+    newest, metadata = table.current_snapshot(), table.metadata
+    is_there = any(each.snapshot_id == snapshot for each in ancestors_of(newest, metadata))
+    places = (getattr(each, of_order) or 0 for each in ancestors_of(newest, metadata))  # or those after it
+    if is_there or (newest and table.snapshot_by_id(snapshot) is None and min(places) >= place):
         return Held(first, last)
     raise LostCommit(
         f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "
