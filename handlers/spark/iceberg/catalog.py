@@ -25,8 +25,7 @@ _STORE_AWAY = re.compile(
     "AWS Error (NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|THROTTLING|REQUEST_TIMEOUT)"
     r"|HTTP status (429|5\d\d)|UNAVAILABLE|timed out|could(n't| not) connect",
     re.IGNORECASE,
-)
-"""What Arrow says of a store."""
+)  # what Arrow says of a store
 
 
 class IcebergCatalog:

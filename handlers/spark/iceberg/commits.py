@@ -21,7 +21,7 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update import AssertCurrentSchemaId
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
 
-from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
+from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit, brought, read_note
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.iceberg.columns import arrow_schema, unfit
 from handlers.spark.log.last_seen_table import Held
@@ -31,8 +31,7 @@ _EVERY = AlwaysTrue()
 _SUMMARY = "binlane"
 """The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has four
 numbers: first and last segment, snapshot, sequence number. Version 1 of the format has times instead."""
-_FILE_BYTES = 128 * 2**20
-"""The bytes of rows in memory that become one file."""
+_FILE_BYTES = 128 * 2**20  # of rows in memory that become one file
 _MOST_MANIFESTS = 20  # each commit adds one or two; then they become one
 
 
@@ -45,17 +44,24 @@ def held_in(ref: TableRef, table: Any) -> Held:
         return Held()
     first, last, snapshot, place = msgspec.json.decode(text)
     of_order = "timestamp_ms" if place > 10**12 else "sequence_number"
-    chain = list(ancestors_of(table.current_snapshot(), table.metadata))
-    is_there = any(each.snapshot_id == snapshot for each in chain)
-    # If it has expired, the chain ends at those after it.
-    has_expired = table.snapshot_by_id(snapshot) is None and chain
-    if is_there or (has_expired and min(getattr(each, of_order) or 0 for each in chain) >= place):
+    newest, metadata = table.current_snapshot(), table.metadata
+    is_there = any(each.snapshot_id == snapshot for each in ancestors_of(newest, metadata))
+    places = (getattr(each, of_order) or 0 for each in ancestors_of(newest, metadata))  # or those after it
+    if is_there or (newest and table.snapshot_by_id(snapshot) is None and min(places) >= place):
         return Held(first, last)
     raise LostCommit(
         f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "
         "between them would be lost. Make that snapshot current again (in Spark: CALL "
         "system.set_current_snapshot); or remove the table with its log, and read the source again"
     )
+
+
+def marks_of(ref: TableRef, table: Any, held: Held) -> Mapping[tuple[str, int], tuple[int, int]] | None:
+    """Return the Kafka positions of the newest merge. None if its snapshot has expired."""
+    notes = (read_note((each.summary or {}).get(_SUMMARY)) for each in reversed(table.snapshots()))
+    found = next((each["marks"] for each in notes if each and brought(each, ref.app_id) == held), None)
+    marks = ((topic, *mark) for topic, marks in (found or {}).items() for mark in marks.items())
+    return found and {(topic, int(partition)): tuple(place) for topic, partition, place in marks}
 
 
 def noted_again(ref: TableRef, metadata: Any) -> dict[str, str]:
@@ -77,7 +83,7 @@ class TableCommit:
 
     def __init__(self, ref: TableRef, table: Any) -> None:
         """`table`: or a transaction that creates it."""
-        self.transaction = table if isinstance(table, Transaction) else table.transaction()
+        self.transaction: Any = table if isinstance(table, Transaction) else _Transaction(table)
         same = {"current-schema-id": self.transaction.table_metadata.current_schema_id}  # files have its ids
         self.transaction._stage((), (AssertCurrentSchemaId.model_validate(same),))
         self.ref = ref
@@ -130,6 +136,18 @@ class TableCommit:
             self.transaction.commit_transaction()
         except (CommitFailedException, TableAlreadyExistsError) as error:
             raise MergeConflict(f"{self.ref}: {str(error).splitlines()[0]}") from error
+
+
+class _Transaction(Transaction):
+    """PyIceberg's, which copies all snapshots each time that it is asked for the metadata."""
+
+    _seen: tuple[Any, Any] = (None, None)
+
+    @property
+    def table_metadata(self) -> Any:
+        if self._seen[0] is not self._updates:
+            self._seen = self._updates, super().table_metadata
+        return self._seen[1]
 
 
 class _Replacing(_OverwriteFiles):

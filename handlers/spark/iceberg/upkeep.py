@@ -12,7 +12,7 @@ from pyiceberg.table.update import AssertRefSnapshotId
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from handlers.logs import get_logger
-from handlers.spark.iceberg.commits import noted_again
+from handlers.spark.iceberg.commits import held_in, noted_again
 from handlers.spark.table_ref import TableRef
 
 _log = get_logger("spark")
@@ -28,6 +28,7 @@ def expire(table: Any, retention: float, load: Callable[[], Any], ref: TableRef)
     if not times or times[-1] >= oldest or _is_shared(table):
         return
     before, found = _files(table), load()  # with branches and tags made meanwhile, or another table
+    held_in(ref, found)
     known = set() if found is None else {each.snapshot_id for each in found.snapshots()}
     if not known.issuperset(each.snapshot_id for each in table.snapshots()) or _is_shared(found):
         return

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyiceberg.table
 import pytest
 from iceberg_lab import IcebergLake, change
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.update import update_table_metadata
 from pyiceberg.types import StringType
 
 from handlers import TargetUnavailable
 from handlers.spark.delta.commits.commit_notes import CommitNote, read_note
 from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.iceberg import commits
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.iceberg.commits import TableCommit, held_in
 from handlers.spark.log.last_seen_table import Held
@@ -129,6 +134,26 @@ def test_a_commit_is_refused_if_columns_were_changed_since_it_was_prepared(
     assert lake.rows() == [{"id": 1, "name": None}, {"id": 2, "name": "a"}]
 
 
+def test_the_last_merge_is_found_without_a_look_at_all_snapshots(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg searches all of them for each parent: 5 s for 10,000."""
+    for number in (1, 2, 3):
+        _take(lake, number)
+        lake.merge()
+    _append(lake, 100)
+    looked: list[Snapshot] = []
+
+    def looked_at(*args: Any) -> Iterator[Snapshot]:
+        for each in ancestors_of(*args):
+            looked.append(each)
+            yield each
+
+    monkeypatch.setattr(commits, "ancestors_of", looked_at)
+    assert held_in(_REF, lake.table()) == Held(3, 3)
+    assert len(looked) == 2
+
+
 def test_rows_of_others_stay(lake: IcebergLake) -> None:
     _take(lake, 1)
     lake.merge()
@@ -221,6 +246,62 @@ def test_a_table_that_is_made_anew_is_noticed(lake: IcebergLake) -> None:
         lake.merge()
 
 
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_segments_of_another_log_do_not_pass_for_merged(
+    make_lake: MakeLake, is_made_anew: bool, ahead: int
+) -> None:
+    """As when a second group begins with a warehouse of its own, and the same catalog."""
+    lake = make_lake()
+    other = make_lake(warehouse="lake2", catalog={"warehouse": "lake/iceberg"})
+    if is_made_anew:
+        _take(lake, 1)
+        lake.merge()
+        lake.catalog.drop_table("shop.orders")
+    _take(lake, 2)
+    for number in range(1 + is_made_anew + ahead):
+        _take(other, 101 + number)
+        other.merge()
+    before = lake.rows()
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"has segment \d of another log than .*two warehouses"):
+            lake.merge()
+    lake.crash()
+    with pytest.raises(TargetUnavailable, match=r"has segment \d of another log"):
+        _take(lake, 3)
+    _take(other, 200)
+    other.merge()
+    assert lake.rows() == [*before, *_rows(200)]
+
+
+def test_a_log_that_is_restored_is_noticed(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    lake.merge()
+    log, copy = lake.folder / "lake/_binlane", lake.folder / "copy"
+    shutil.copytree(log, copy)
+    for number in (2, 3):
+        _take(lake, number)
+        lake.merge()
+    lake.close()
+    shutil.rmtree(log)
+    shutil.copytree(copy, log)
+    lake.open()
+    with pytest.raises(TargetUnavailable, match="has segment 3 of another log"):
+        _take(lake, 4)
+    assert lake.rows() == _rows(1, 2, 3)
+
+
+def test_a_table_goes_on_after_the_segment_of_its_last_merge_was_removed(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    lake.merge()
+    _take(lake, 2)
+    _sink(lake).merges.remove(1)
+    lake.crash()
+    _take(lake, 3)
+    lake.merge()
+    assert lake.rows() == _rows(1, 2, 3)
+
+
 class Forgetful(SqlCatalog):
     """Makes commits, and loses its answer to every second one."""
 
@@ -285,6 +366,26 @@ def test_manifests_stay_few_however_many_commits_there_are(lake: IcebergLake) ->
         assert len(table.current_snapshot().manifests(table.io)) < 22
     assert lake.rows() == sorted(_rows(*range(1, 50, 2)), key=repr)
     assert int(table.current_snapshot().summary["total-records"]) == 25
+
+
+def test_snapshots_are_copied_a_few_times_in_a_commit_of_however_many_files(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 1,000 of them, each copy takes 30 ms or more."""
+    for number in range(1, 6):
+        _take(lake, number)
+        lake.merge()
+    copies = []
+
+    def copied(*args: Any, **kwargs: Any) -> Any:
+        copies.append(args[1])
+        return update_table_metadata(*args, **kwargs)
+
+    monkeypatch.setattr(pyiceberg.table, "update_table_metadata", copied)
+    lake.take(*(change(10 + number, {"id": number, "name": "b"}) for number in range(1, 6)))
+    lake.merge()
+    assert lake.rows() == [{"id": number, "name": "b"} for number in range(1, 6)]
+    assert 0 < len(copies) < 7
 
 
 def test_batches_wait_for_a_catalog_that_is_away(

@@ -46,10 +46,8 @@ class Following:
         it, `look_again` (see Target) raises MergeConflict.
 
         Raises LogFailure, MergeConflict, and what Spark raises."""
-        fence = (
-            f"{self._ref.app_id}#{statement.topics[0]}-{statement.partition}-{statement.offset}-"
-            f"{statement.index}"
-        )
+        at = f"{statement.topics[0]}-{statement.partition}-{statement.offset}-{statement.index}"
+        fence = f"{self._ref.app_id}#{at}"
         try:
             with ExitStack() as stack:
                 sessions = self._sessions(stack, self._world.spark.slots)
@@ -63,11 +61,8 @@ class Following:
         except Exception as error:
             if is_conflict(error):
                 raise MergeConflict(f"{self._ref}: another worker is applying the same statement") from error
-            where = (
-                f"{self._own}, loaded again"
-                if statement.op == REPLACE
-                else place_of(statement.change, str(self._own))
-            )
+            own, is_reload = str(self._own), statement.op == REPLACE
+            where = f"{own}, loaded again" if is_reload else place_of(statement.change, own)
             told = explained(error, where, self._world.spark)
             # It is no fault of the next batch's rows. A Rejected or SparkFailure gets advice on what to do.
             if isinstance(told, Rejected | SparkFailure) and not isinstance(told, LogFailure):

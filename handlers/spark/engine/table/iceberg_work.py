@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from handlers.api import Change, Rejected
 from handlers.logs import get_logger
@@ -32,11 +31,12 @@ from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.iceberg.columns import arrow_schema, lacking, new_partitions, new_schema, unfit
-from handlers.spark.iceberg.commits import TableCommit, held_in
+from handlers.spark.iceberg.commits import TableCommit, held_in, marks_of
 from handlers.spark.iceberg.merging import bring
 from handlers.spark.iceberg.upkeep import expire
 from handlers.spark.log.last_seen_table import Held
-from handlers.spark.log.segment_file import Segment
+from handlers.spark.log.segment_file import BrokenLog, Segment, read_head
+from handlers.spark.log.segment_folder import SegmentFolder
 from handlers.spark.rows.shape import HISTORY, Shape
 
 _FOLLOWED = "binlane.statement"
@@ -60,12 +60,22 @@ class IcebergWork(TableWork):
     # ---- commits
 
     def held(self) -> Held:
-        return held_in(self.ref, self._load())
-
-    def _whole(self) -> Any:
-        """Load the table. Raises LostCommit if it was set back."""
-        held_in(self.ref, table := self._load())
-        return table
+        """The same. Raises BrokenLog if they are another log's: own rows would pass for merged."""
+        held, files, folder = held_in(self.ref, table := self._load()), self._world.files, self.ref.log_folder
+        if not held.last:
+            return held
+        try:
+            own = read_head(files, f"{folder}/{held.last:020d}.parquet", held.last, 0).marks.highest()
+            is_own = marks_of(self.ref, table, held) in (None, own)
+        except FileNotFoundError:  # removed, or not shown yet
+            is_own = SegmentFolder(files, folder, now=int).newest() >= held.last
+        if is_own:
+            return held
+        raise BrokenLog(
+            f"{self.ref} has segment {held.last} of another log than {folder}: workers with two warehouses "
+            "write it, or the log was restored or removed, and rows would be lost. Give one of them another "
+            "table, restore the log, or remove the table with its log and read the source again"
+        )
 
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
@@ -80,8 +90,7 @@ class IcebergWork(TableWork):
         batches = [batch for each in what.segments for batch in batches_of(files, each, schema)]
         commit = self._commit(table, what.shape)
         if names := lacking(arrow_schema(commit.schema), self._wanted(what.shape)):
-            told = f"somebody has changed {', '.join(names)} of the table"
-            raise ValueError(told)  # the next attempt calls `fit`
+            raise ValueError(f"somebody has changed {', '.join(names)} of the table")  # next, `fit` is called
         bring(commit, pa.Table.from_batches(batches, schema), what, self.options)
         commit.commit()
 
@@ -143,16 +152,12 @@ class IcebergWork(TableWork):
         layout = new_partitions(self.options.partition_by, schema) if table is None else table.spec()
         return unfit(schema, layout, columns.names)
 
-    def _there(self) -> pa.Schema:
+    def _columns(self) -> Any:
         table = self._load()
         return pa.schema([]) if table is None else arrow_schema(table.schema())
 
-    def own_columns(self, shape: Shape | None) -> frozenset[str]:
-        told = () if shape is None else shape.schema.names
-        return frozenset(map(str.lower, self._there().names)).difference(map(str.lower, told))
-
     def shape(self, key: tuple[str, ...], own: Collection[str]) -> Shape:
-        kept = [each for each in self._there() if each.name.lower() not in own]
+        kept = [each for each in self._columns() if each.name.lower() not in own]
         whole = self.shape_of_log(pa.schema(kept), key)
         return Shape(whole.schema, tuple(each for each in key if each in whole.schema.names))
 
@@ -176,7 +181,7 @@ class IcebergWork(TableWork):
 
     def vacuum(self, retention: float) -> None:
         if (table := self._load()) is not None:
-            expire(table, retention, self._whole, self.ref)
+            expire(table, retention, self._load, self.ref)
 
 
 class IcebergFollowing(Following):
@@ -184,14 +189,7 @@ class IcebergFollowing(Following):
     place in a table property: a repeated one finds it there."""
 
     def _follow(
-        self,
-        change: Change,
-        _: Callable[[], SparkSession],
-        key: Key | None,
-        topics: Sequence[str],
-        *,
-        fence: str = "",
-        look_again: Any = bool,
+        self, change: Change, _: Any, key: Key | None, topics: Any, *, fence: str = "", look_again: Any = bool
     ) -> DDLResult:
         own, world, sql, time_ms = self._own, self._world, shown(change.sql), change.source_time_ms
         steps, done = self._steps(operations_of(change, own), sql), tuple[str, ...]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -239,9 +239,8 @@ class TableWork:
         """Lower-case columns of the table that rows of this shape do not have. Empty without a table."""
         found = self._columns()
         told = () if shape is None else shape.schema.names
-        return frozenset(map(str.lower, () if found is None else found.names)).difference(
-            map(str.lower, told)
-        )
+        there = frozenset(map(str.lower, () if found is None else found.names))
+        return there.difference(map(str.lower, told))
 
     def shape(self, key: tuple[str, ...], own: Collection[str]) -> Shape:
         """Return the table's present shape, without binlane's columns and those of its `own` (lower case),
@@ -254,8 +253,8 @@ class TableWork:
         there = set(whole.schema.names)
         return Shape(whole.schema, tuple(column for column in key if column in there))
 
-    def _columns(self) -> StructType | None:
-        """Return the table's columns. None without a table."""
+    def _columns(self) -> Any:
+        """Return the table's columns, a StructType. None without a table."""
         if (found := look_in_files(self._world.files, self.ref.path)) is not None:
             return found.columns
         with self._world.session() as session:
