@@ -78,7 +78,8 @@ class Gathered:
         self.name = format_.name
         self.route: Callable[[bytes], Route] = self._route
         self.source_time_ms: Callable[[Record], int | None] = format_.source_time_ms
-        self.ungathered = self._format = format_  # its statements are not skipped
+        self.guarded = self._format = format_
+        self.ungathered = getattr(format_, "ungathered", format_)  # its statements are not skipped
         self._refuse = refuse
         self._rule_for = rule_for
         self._places = Places(rules)

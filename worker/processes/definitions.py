@@ -18,6 +18,7 @@ _PASSED_ON = (
     "log_position",
     "transactions",
     "ungathered",
+    "guarded",
 )
 
 
