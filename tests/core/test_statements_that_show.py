@@ -107,10 +107,24 @@ def test_of_an_untold_database_each_rule_counts_that_may_be_meant(
     assert (refusal(formats_of(made).of("cdc"), stated(sql, "", "")) is not None) == is_refused
 
 
-def test_a_statement_that_nobody_can_read_is_of_all_tables_that_it_names() -> None:
-    made = configured(gathered=True, rest=True)
-    assert refusal(formats_of(made).of("cdc"), stated("FROBNICATE TABLE a, users", "a")) is not None
-    assert refusal(formats_of(made).of("cdc"), stated("FROBNICATE TABLE a, b", "a")) is None
+@pytest.mark.parametrize("gathered", [True, False])
+@pytest.mark.parametrize(("own", "database"), [("a", "shop_1"), ("", ""), ("", "crm")])
+def test_a_statement_that_nobody_can_read_is_of_all_tables_that_it_names(
+    own: str, database: str, *, gathered: bool
+) -> None:
+    made = configured(gathered=gathered)
+    canal = formats_of(made).of("cdc")
+    assert refusal(canal, stated("FROBNICATE TABLE a, b", own, database)) is None
+    unreadable = stated("FROBNICATE TABLE a, `users`", own, database)
+    fault = refusal(canal, unreadable)
+    assert fault is not None
+    assert fault.tables == ((database if own else "", "users"),)
+    if own:
+        parts = delivered(made, unreadable, on_undecodable="skip").parts
+        assert [to.table.name for to, _ in parts] == ["users"]
+    else:
+        with pytest.raises(UndecodableHalt, match="column rules hide: its DDL cannot be read"):
+            delivered(made, unreadable, on_undecodable="skip")
 
 
 @pytest.mark.parametrize("gathered", [True, False])

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from handlers import Change
 from worker.column_rules.statements import StatementRules
-from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip
-from worker.formats.statements import UntoldDatabase
+from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, UndecodableRecord
 
 _PASSED_ON = ("decode_many", "ready", "log_position", "learn", "transactions")
 
@@ -37,7 +36,7 @@ class Guarded:
             return
         try:
             found = self._format.explain(record)
-        except UntoldDatabase:
+        except UndecodableRecord:  # as of an unknown table
             found = PlainRoute("", "", True)
         if isinstance(found, Skip | Apart):
             return

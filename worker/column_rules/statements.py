@@ -87,21 +87,19 @@ class StatementRules:
         try:
             told = net(parse(sql, database))
         except ddl.StatementError:
-            words = {ddl.TableName(database, word) for word in re.findall(r"[\w$]+", sql)}
-            meant = (
-                [own]
-                if own is not None
-                else [one for word in words for one in self._all_of(word, database, of)]
-            )
+            # It is about its own table, or about any table that one of its words names.
+            words = [] if own is not None else dict.fromkeys(re.findall(r"[\w$]+", sql))
+            names = [ddl.TableName(database, name) for name in (*filter(None, [table]), *words)]
+            meant = [(name, one) for name in names for one in self._all_of(name, database, of)]
             if not meant:
                 return None
             text = (
                 "its DDL cannot be read, so the table's column rules cannot be applied to it; it is not "
                 "shown here"
             )
-            if all(one.hides_no_more_than(None) for one in meant):
-                raise RuleFault(text) from None
-            raise ShownBehind(text, [ddl.TableName(database, table)]) from None
+            if hiding := [name for name, one in meant if not one.hides_no_more_than(None)]:
+                raise ShownBehind(text, hiding) from None
+            raise RuleFault(text) from None
         is_involved = any(self._all_of(name, database, of) for one in told for name in names_of(one))
         if own is None and not is_involved:
             return None
