@@ -127,6 +127,18 @@ def test_a_statement_that_nobody_can_read_is_of_all_tables_that_it_names(
             delivered(made, unreadable, on_undecodable="skip")
 
 
+def test_an_unreadable_statement_may_name_a_table_with_a_space() -> None:
+    made = Configuration.model_validate(
+        {
+            "kafka": {"bootstrap_servers": "localhost:9092", "group_id": "g", "topics": ["cdc"]},
+            "tables": [{"match": "shop_1.all users", "columns": {"exclude": ["ssn"]}, **LOG}],
+        }
+    )
+    canal = formats_of(made).of("cdc")
+    assert refusal(canal, stated("FROBNICATE TABLE a, `all users`", "a")) is not None
+    assert refusal(canal, stated("FROBNICATE TABLE a, `users`", "a")) is None
+
+
 @pytest.mark.parametrize("gathered", [True, False])
 @pytest.mark.parametrize("sql", [CHAIN, "RENAME TABLE x TO y, shop_1.users TO shop_1.people"])
 def test_a_reload_ends_at_such_a_statement_too(sql: str, *, gathered: bool) -> None:

@@ -88,7 +88,7 @@ class StatementRules:
             told = net(parse(sql, database))
         except ddl.StatementError:
             # It is about its own table, or about any table that one of its words names.
-            words = [] if own is not None else dict.fromkeys(re.findall(r"[\w$]+", sql))
+            words = [] if own is not None else dict.fromkeys(_words(sql))
             names = [ddl.TableName(database, name) for name in (*filter(None, [table]), *words)]
             meant = [(name, one) for name in names for one in self._all_of(name, database, of)]
             if not meant:
@@ -323,11 +323,14 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
 
 def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
     """Whether an expression may name a hidden column. With `include`, any other word may be one."""
-    text = default.text
-    words = [*re.findall(r"[\w$]+", text), *re.split(r"[`\"]", text)]  # quoted names may contain spaces
     return default.kind == "expression" and any(
-        (one := rules.plans.treatment(word)) is None or one.hides for word in words
+        (one := rules.plans.treatment(word)) is None or one.hides for word in _words(default.text)
     )
+
+
+def _words(sql: str) -> list[str]:
+    """Return what may be a name. Quoted names may contain spaces."""
+    return [*re.findall(r"[\w$]+", sql), *re.split(r"[`\"]", sql)]
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:
