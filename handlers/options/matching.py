@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 _WILDCARDS = frozenset("*?[")
@@ -109,31 +109,28 @@ def is_name(pattern: str) -> bool:
     return not pattern.startswith("/") and not _WILDCARDS & set(pattern)
 
 
-def database_of(pattern: str) -> str | None:
-    r"""Return a database that may have matching tables, or None if the pattern does not show one.
+def may_end(pattern: str, name: str) -> bool:
+    r"""Whether a table of this name in some database may match. True if that cannot be decided.
 
-    >>> database_of("crm_[0-9].*"), database_of(r"/(crm|shop)_\d{2,4}\.(people|users)/"), database_of("/a|b/")
-    ('crm_0', 'crm_00', None)
+    >>> may_end("s?a", "a"), may_end(r"/(crm|s)\.(a|b)/", "a"), may_end(r"/(crm\.b|s\.c)/", "a")
+    (True, True, True)
+    >>> may_end("*_a", "a"), may_end("a.*b", "a"), may_end(r"/crm\.(b|c)/", "a")
+    (False, False, False)
     """
     if not pattern.startswith("/"):
-        # `*` and `?` match themselves, so they stay. A set becomes its first character: [0-9] becomes 0.
-        return re.sub(r"\[(.)[^]]*\]", r"\1", pattern.partition(".")[0])
-    found = pattern[1:-1].removeprefix("^").partition(r"\.")[0]
-    for one, example in _EXAMPLES:
-        found = re.sub(one, example, found)
-    return found if re.fullmatch(r"[\w-]+", found) else None
-
-
-_EXAMPLES: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
-    (r"\(\?[^:][^)]*\)", ""),
-    (r"\\d", "0"),
-    (r"\[\^[^]]*\]|\\w|\.", "a"),
-    (r"\[(\w)[^]]*\]", r"\1"),
-    (r"(\w)\{(\d{1,2})\b[^}]*\}", lambda found: found[1] * int(found[2])),
-    (r"\((?:\?:)?([^|()]*)[^()]*\)", r"\1"),
-    (r"[*+?]", ""),
-)
-"""Of a regular expression: (what usual parts look like, a text that they take)."""
+        # Where the point of the name may be: `*` may also have a part of the table.
+        ends = (pattern[at + (one != "*") :] for at, one in enumerate(pattern) if one in ".?]*")
+        return any(fnmatch.fnmatchcase(name, end) for end in ends)
+    expression = pattern[1:-1]
+    parts = expression.split(r"\.")
+    if len(parts) == 1 and expression.startswith((".*", ".+")):
+        parts = ["", f".*{expression[2:]}"]
+    if len(parts) != 2 or any("|" in re.sub(r"\([^()]*\)", "", part) for part in parts):
+        return True
+    try:
+        return [re.compile(part).fullmatch(name) for part in parts][1] is not None
+    except re.error:
+        return True
 
 
 def covers(wide: str, narrow: str) -> bool:

@@ -15,7 +15,7 @@ from offsets.types import OffsetRange, TopicPartition
 from worker.attempts.circuit import BoundHandler
 from worker.attempts.retry_and_split import HandlerRun
 from worker.configuration import Configuration
-from worker.formats.interface import Record
+from worker.formats.interface import Format, Record
 from worker.formats.registry import get
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
@@ -142,9 +142,14 @@ def unit(
     return Unit(Table("shop", name, rule, bound), lane)
 
 
-def assignment(partition: int = 0, start: int | None = 0, restored: Iterable[OffsetRange] = ()) -> Assignment:
+def assignment(
+    partition: int = 0,
+    start: int | None = 0,
+    restored: Iterable[OffsetRange] = (),
+    format_: Format | None = None,
+) -> Assignment:
     begin = Start("earliest" if start is None else start, tuple(restored), "initial", "a test")
-    return Assignment(TopicPartition(TOPIC, partition), 1, begin, get("canal"))
+    return Assignment(TopicPartition(TOPIC, partition), 1, begin, format_ or get("canal"))
 
 
 def chunk(of: Assignment, records: Sequence[Record], *, alone: bool = False) -> Chunk:

@@ -10,8 +10,10 @@ from confluent_kafka import Message
 
 from handlers import Handler
 from worker.attempts.circuit import BoundHandler
+from worker.column_rules.guarding import Guarded
 from worker.fetching.routing import Router
-from worker.formats.interface import Record
+from worker.formats.interface import Format, Record
+from worker.formats.registry import get
 from worker.observing.metrics import Metrics
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
@@ -63,7 +65,11 @@ class Routed:
         self.handler = Scripted()
         self.book = TableBook(settings, lambda _: [BoundHandler("h0", (self.handler,))])
         self.router = Router(self.book, Metrics(), on_undecodable="halt")
-        self.partitions = [assignment(0), assignment(1)]
+        self.partitions = [assignment(number, format_=self.format("canal")) for number in (0, 1)]
+
+    def format(self, name: str) -> Format:
+        """A format as a worker has it: it asks the rules for each statement."""
+        return Guarded(get(name), lambda: self.book.configuration.tables[0].statement_rules)
 
     def poll(self, *parts: tuple[Assignment, Sequence[Record]]) -> Delivery:
         delivery = Delivery()

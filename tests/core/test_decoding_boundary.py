@@ -88,7 +88,7 @@ def test_a_statement_that_breaks_its_format_is_about_its_own_table_alone() -> No
     breaks_at(of, 0, AssertionError("x"))
     book = TableBook(configuration({}), lambda _rule: [])
     book.units["shop"] = {"orders": own, "other": unit("other")}
-    assert further_units(of, record(0), own, book) == ()
+    assert further_units(of, record(0), own, None, book) == ()
 
 
 def test_a_record_that_would_take_too_much_when_it_is_decoded_is_refused() -> None:

@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.formats.interface import Record
-from worker.formats.registry import get
 from worker.units.assigned_partition import Assignment
 
 
@@ -80,7 +79,8 @@ def test_a_statement_that_no_table_gets_is_told_for_those_that_it_may_change(
 @pytest.mark.parametrize("sql", ["ALTER TABLE _orders_gho CHANGE note remark text", "DROP TABLE tmp, orders"])
 def test_so_it_is_with_dts_which_names_the_first_table_of_a_statement(sql: str) -> None:
     routed = Routed({"match": "shop.orders", "columns": {"exclude": ["note"]}}, order_by="table")
-    of = Assignment(TopicPartition("dts", 0), 1, Start("earliest", (), "initial", "a test"), get("dts"))
+    start = Start("earliest", (), "initial", "a test")
+    of = Assignment(TopicPartition("dts", 0), 1, start, routed.format("dts"))
     value = encode(
         record_fields(operation="DDL", objectName="shop", fields=None, beforeImages=None, afterImages=sql)
     )

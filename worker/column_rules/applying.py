@@ -67,8 +67,8 @@ def fault_under(error: Exception, record: Record, is_ruled: bool) -> Undecodable
         return fault_of(error, record)
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
     if isinstance(error, RuleFault | ValuelessFault):
-        kind = ShownBehind if isinstance(error, ShownBehind) else UndecodableRecord
-        return kind(f"{error} (at {place})")
+        told = f"{error} (at {place})"
+        return ShownBehind(told, error.tables) if isinstance(error, ShownBehind) else UndecodableRecord(told)
     return UndecodableRecord(
         f"{type(error).__name__}: the record cannot be decoded. Details may contain values that the table's "
         f"column rules hide: see the record with `binlane check --sample`, or as a dead letter (at {place})"

@@ -16,7 +16,7 @@ from worker.column_rules.settings import ColumnRules
 from worker.formats.interface import UndecodableRecord
 
 if TYPE_CHECKING:
-    from handlers.mysql.ddl import Operation
+    from handlers.mysql.ddl import Operation, TableName
 
 Row = dict[str, Any]
 Form = Callable[[Row], Row]
@@ -31,6 +31,11 @@ class RuleFault(ValueError):
 
 class ShownBehind(RuleFault, UndecodableRecord):
     """The rules refuse a statement, and the rows after it may show what they hide."""
+
+    def __init__(self, message: str, tables: Iterable[TableName]) -> None:
+        """`tables`: those of these rows, as the source names them; the database is empty if it is unknown."""
+        super().__init__(message)
+        self.tables = tuple(tables)
 
 
 class Treatment(NamedTuple):

@@ -7,7 +7,7 @@ values would be visible from then on."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -32,12 +32,14 @@ class StatementRules:
     """Applies the rules of all tables to statements, which may name several tables. Any thread."""
 
     def __init__(
-        self, rules_of: Callable[[str, str], RowRules | Literal["skipped"] | None], databases: Iterable[str]
+        self,
+        rules_of: Callable[[str, str], RowRules | Literal["skipped"] | None],
+        any_rules_of: Callable[[str], Iterable[RowRules]],
     ) -> None:
         """`rules_of`: returns the rules of a table of a database, None if it has none, "skipped" if no
-        rule matches it. `databases`: the databases that the rules name."""
+        rule matches it. `any_rules_of`: all rules that a table of this name may have in some database."""
         self._rules_of = rules_of
-        self._databases = tuple(dict.fromkeys(databases))
+        self._any_rules_of = any_rules_of
 
     def follow(self, change: Change, database: str, table: str) -> Change | None:
         """Return the change with the rewritten statement; the same change if no table of the statement has
@@ -45,30 +47,14 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot is slow to import
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        found = self._rules_of(database, table)
-        own = found if isinstance(found, RowRules) else None
-        of = partial(self._of, own=(f"{database}.{table}", own))
-        try:
-            operations = parse(change.sql or "", database)
-        except ddl.StatementError:
-            if own is None:
-                return change
-            raise (RuleFault if own.hides_no_more_than(None) else ShownBehind)(
-                "its DDL cannot be read, so the table's column rules cannot be applied to it; it is not "
-                "shown here"
-            ) from None
-        is_involved = any(self._all_of(name, database, of) for one in operations for name in names_of(one))
-        if own is None and not is_involved:
+        told = self.judged(change.sql or "", database, table)
+        if told is None:
             return change
-        emptied = [str(one.table).casefold() for one in operations if isinstance(one, ddl.TruncateTable)]
+        of = self._of_record(database, table)
+        own = of(ddl.TableName(database, table), database)
+        emptied = [str(one.table).casefold() for one in told if isinstance(one, ddl.TruncateTable)]
         if own is not None and own.deletes == "mark" and emptied == [f"{database}.{table}".casefold()]:
             return own.truncated(change, database, table)
-        told = net(operations)
-        for one in told:
-            if isinstance(one, ddl.RenameTable):
-                self._refuse_shown(one, database, of)
-            elif isinstance(one, ddl.RenameColumn) and (rules := of(one.table, database)) is not None:
-                _refuse_renamed(one, rules.plans)
         for name in {one.table for one in told}:
             if (rules := of(name, database)) is not None:
                 refuse_shared((one for one in told if one.table == name), rules.plans)
@@ -87,6 +73,68 @@ class StatementRules:
             )
         return msgspec.structs.replace(change, sql=sql, types=None)
 
+    def judged(self, sql: str, database: str, table: str) -> list[ddl.Operation] | None:
+        """Return a statement's operations; None if none of its tables has rules. Raises ShownBehind for all
+        tables whose later rows may show what is hidden, and RuleFault if nobody can read the statement.
+
+        Every statement of the source passes here when it is decoded (Guarded). `database` and `table` are
+        those of its record, in the source's words; an empty database is unknown."""
+        from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot is slow to import
+        from handlers.mysql.ddl.written import net  # noqa: PLC0415
+
+        of = self._of_record(database, table)
+        own = of(ddl.TableName(database, table), database)
+        try:
+            told = net(parse(sql, database))
+        except ddl.StatementError:
+            # It is about its own table, or about any table that one of its words names.
+            words = [] if own is not None else dict.fromkeys(_words(sql))
+            names = [ddl.TableName(database, name) for name in (*filter(None, [table]), *words)]
+            meant = [(name, one) for name in names for one in self._all_of(name, database, of)]
+            if not meant:
+                return None
+            text = (
+                "its DDL cannot be read, so the table's column rules cannot be applied to it; it is not "
+                "shown here"
+            )
+            if hiding := [name for name, one in meant if not one.hides_no_more_than(None)]:
+                raise ShownBehind(text, hiding) from None
+            raise RuleFault(text) from None
+        is_involved = any(self._all_of(name, database, of) for one in told for name in names_of(one))
+        if own is None and not is_involved:
+            return None
+        if shown := list(self._shown(told, database, of)):
+            raise ShownBehind(shown[0][0], (one for _, tables in shown for one in tables))
+        return told
+
+    def _shown(
+        self, told: Sequence[ddl.Operation], database: str, of: _RulesOf
+    ) -> Iterator[tuple[str, tuple[ddl.TableName, ...]]]:
+        """Yield the reasons to refuse a statement, each with the tables whose later rows may show what is
+        hidden, and those that had these rows."""
+        moves, came_from = list[ddl.RenameTable](), dict[str, ddl.TableName]()
+        for one in told:
+            if isinstance(one, ddl.RenameTable):
+                to = ddl.TableName(ddl.ANY_DATABASE, one.to.table) if one.is_open else one.to
+                first = came_from.pop(str(one.table).casefold(), one.table)
+                came_from[str(one.to).casefold()] = first
+                moves += dict.fromkeys(ddl.RenameTable(table, to) for table in (one.table, first))
+            elif isinstance(one, ddl.LoseRows) and one.other is not None:
+                moves += ddl.RenameTable(one.table, one.other), ddl.RenameTable(one.other, one.table)
+            elif isinstance(one, ddl.RenameColumn):
+                all_ = self._all_of(one.table, database, of)
+                yield from (
+                    (text, (one.table,)) for rules in all_ if (text := _why_renamed(one, rules.plans))
+                )
+        for one in moves:
+            if text := self._why_shown(one, database, of):
+                yield text, (one.table, one.to) if one.table.database else (one.to,)
+
+    def _of_record(self, database: str, table: str) -> _RulesOf:
+        """Return a function for the rules of the tables that a record's statement names."""
+        found = self._rules_of(database, table)
+        return partial(self._of, own=(f"{database}.{table}", found if isinstance(found, RowRules) else None))
+
     def _of(self, name: ddl.TableName, database: str, *, own: tuple[str, RowRules | None]) -> RowRules | None:
         """Return a table's rules. `own`: the record's table, with its rules. Servers that ignore case log a
         statement as the user spelled it, and rows under one name."""
@@ -97,19 +145,28 @@ class StatementRules:
 
     def _all_of(self, name: ddl.TableName, database: str, of: _RulesOf) -> list[RowRules]:
         """Return the rules of all tables that the name may mean."""
-        names = [name]
-        if name.database == ddl.ANY_DATABASE:
-            names += [ddl.TableName(one, name.table) for one in self._databases]
-        return [rules for one in names if (rules := of(one, database)) is not None]
+        found = [rules] if (rules := of(name, database)) is not None else []
+        return [*found, *(self._any_rules_of(name.table) if name.database == ddl.ANY_DATABASE else ())]
 
-    def _refuse_shown(self, operation: ddl.RenameTable, database: str, of: _RulesOf) -> None:
-        """Raise ShownBehind if a rename would show rows or columns under one name that the rules of the other
-        name hide."""
+    def _why_shown(  # noqa: PLR0911 - one return for each reason
+        self, operation: ddl.RenameTable, database: str, of: _RulesOf
+    ) -> str:
+        """Explain that a rename would show rows or columns under one name that the rules of the other name
+        hide. Empty if not."""
         table, to = operation.table, operation.to
         olds, new = self._all_of(table, database, of), of(to, database)
+        if to.database == ddl.ANY_DATABASE:
+            every = {*olds, *self._all_of(to, database, of)}
+            everywhere = [self._rules_of("", one.table) for one in (table, to)]
+            if all(one.hides_no_more_than(None) for one in every) or everywhere == [*every] * 2:
+                return ""
+            return (
+                f"the source renames {table.table} to {to.table}, and the statement does not name the "
+                f"database of {to.table}: its rows may show what column rules hide"
+            )
         old = next((one for one in olds if not one.hides_no_more_than(new)), of(table, database))
         if table.database == ddl.ANY_DATABASE and new is not None and not new.hides_no_more_than(None):
-            raise ShownBehind(
+            return (
                 f"the source renames {table.table} to {to}, whose rules hide columns or rows, and the "
                 f"statement does not name the database of {table.table}: its rows may show what is hidden. "
                 f"If {to} exists in the target, drop it; load it again, and set this record aside"
@@ -118,18 +175,19 @@ class StatementRules:
         # If the database is unknown, the table may be one with rules, so it does not count as "skipped".
         tables = (to,) if table.database == ddl.ANY_DATABASE and olds else (table, to)
         if "skipped" in [self._rules_of(one.database or database, one.table) for one in tables]:
-            return  # no target has its rows, or no target gets them from now on
+            return ""  # no target has its rows, or no target gets them from now on
         if new is not None and not new.hides_no_more_than(old):
-            raise ShownBehind(
+            return (
                 f"the source renames {table} to {to}, whose rules hide data that the rules of {table} do "
                 f"not: its rows would show this data. Drop {table} in the target, give both tables the same "
                 f"rules, and load {to} again; then set this record aside"
             )
         if old is not None and not old.hides_no_more_than(new):
-            raise ShownBehind(
+            return (
                 f"the source renames {source} to {to}, whose rules hide less than those of {source}: its "
                 f"rows would show hidden data from now on. Give {to} the rules of {source}, and restart"
             )
+        return ""
 
 
 def _kept(operation: ddl.Operation, database: str, time_ms: int, of: _RulesOf) -> Iterator[ddl.Operation]:
@@ -190,14 +248,15 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
             yield operation
 
 
-def _refuse_renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> None:
-    """Refuse a rename that shows a hidden column, before other faults are checked. Raises ShownBehind."""
+def _why_renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> str:
+    """Explain that a rename shows a hidden column. Empty if not."""
     old, new, after = operation.name, operation.to, plans.treatment(operation.to)
-    if plans.is_hidden_by_name(old) and after is not None and not after.hides:
-        raise ShownBehind(
-            f"the source renames {old}, which columns hides, to {new}, which is not hidden: its values would "
-            f"be visible as {new}; give {new} the rule of {old}, too"
-        )
+    if not plans.is_hidden_by_name(old) or after is None or after.hides:
+        return ""
+    return (
+        f"the source renames {old}, which columns hides, to {new}, which is not hidden: its values would "
+        f"be visible as {new}; give {new} the rule of {old}, too"
+    )
 
 
 def _renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> Iterator[ddl.Operation]:
@@ -264,11 +323,14 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
 
 def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
     """Whether an expression may name a hidden column. With `include`, any other word may be one."""
-    text = default.text
-    words = [*re.findall(r"[\w$]+", text), *re.split(r"[`\"]", text)]  # quoted names may contain spaces
     return default.kind == "expression" and any(
-        (one := rules.plans.treatment(word)) is None or one.hides for word in words
+        (one := rules.plans.treatment(word)) is None or one.hides for word in _words(default.text)
     )
+
+
+def _words(sql: str) -> list[str]:
+    """Return what may be a name. Quoted names may contain spaces."""
+    return [*re.findall(r"[\w$]+", sql), *re.split(r"[`\"]", sql)]
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:

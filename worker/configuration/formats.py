@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from handlers import Change
 from handlers.mysql.online_changes import replaced_by
-from worker.column_rules.plan import RuleFault, ShownBehind
+from worker.column_rules.guarding import Guarded
 from worker.configuration.model import Configuration
 from worker.configuration.table_rules import TableRule
 from worker.formats.gathered import Gathered, Places
@@ -47,10 +47,10 @@ def formats_of(
         return any(places.of(*one.rpartition(".")[::2]) for one in every)
 
     def refuse(change: Change, own: Route, table: str) -> bool:
-        """Refuse a statement if the rows after it may show what rules hide, or if it changes gathered tables
-        and others. Returns whether it empties a table. Raises ShownBehind, UndecodableRecord."""
+        """Refuse a statement if it changes gathered tables and others. Returns whether it empties a table.
+        Raises UndecodableRecord."""
         is_gathered = places.of(own.database, own.table) is not None
-        named, mixed = list(_named(change.sql or "", own.database)), ""
+        named = list(_named(change.sql or "", own.database))
         for database, name, kind in named:
             of_gathered = is_gathered_name(label := f"{database}.{name}")
             if not is_gathered:  # a handler would change the table of all databases, or get no rows
@@ -58,23 +58,16 @@ def formats_of(
                 is_mixed |= not {database, database.lower()}.isdisjoint(configuration.databases)
             elif is_mixed := kind in ("DropTable", "RenameTable") and not of_gathered:
                 is_mixed = any(map(rule_for, (label, label.lower())))
-            mixed = mixed or (label if is_mixed else "")
-        if (is_gathered or mixed) and (rules := latest().tables[0].statement_rules) is not None:
-            try:
-                rules.follow(change, own.database, own.table)  # by the rules of all tables
-            except RuleFault as fault:
-                if isinstance(fault, ShownBehind):
-                    raise  # all others are about following it
-        if mixed:
-            raise ValuelessFault(
-                f"its statement changes {mixed}, too, but `databases` gathers only some of its tables: "
-                "change the others in the target, and set this record aside"
-            )
+            if is_mixed:
+                raise ValuelessFault(
+                    f"its statement changes {label}, too, but `databases` gathers only some of its tables: "
+                    "change the others in the target, and set this record aside"
+                )
         return any(kind == "TruncateTable" for *_, kind in named)
 
     def gathered(own: Format) -> Format:
-        rules = configuration.databases
-        return wrapped(Gathered(own, rules, refuse, rule_for) if rules else own)
+        rules, guarded = configuration.databases, Guarded(own, lambda: latest().tables[0].statement_rules)
+        return wrapped(Gathered(guarded, rules, refuse, rule_for) if rules else guarded)
 
     return FormatChoice(
         configuration.format, configuration.json_layout, configuration.debezium, schemas, gathered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from handlers.api import HandlerContext
 from handlers.mysql.online_changes import replaced_by
-from handlers.options.matching import database_of
+from handlers.options.matching import may_end
 from handlers.options.section import Section
 from handlers.options.values import Duration, PositiveDuration, duration
 from worker.column_rules.settings import MaskingRule
@@ -125,8 +125,9 @@ class Configuration(Section):
             # Imported here because it imports the DDL parser, which only column rules need.
             from worker.column_rules.statements import StatementRules  # noqa: PLC0415
 
-            databases = [name for table in complete if (name := database_of(table.match)) is not None]
-            statements = StatementRules(partial(_row_rules_of, complete, Places(self.databases)), databases)
+            statements = StatementRules(
+                partial(_row_rules_of, complete, Places(self.databases)), partial(_any_rules_of, complete)
+            )
             for table in complete:
                 table.among(statements)
         # The model is frozen for others; validation is not finished yet.
@@ -208,3 +209,11 @@ def _row_rules_of(
     placed = next((own for one in spelled if (own := places.placed(*one)) != one), spelled[0])
     rule = _rule_of(tables, places, ".".join(placed), is_stated=True)
     return "skipped" if rule is None else rule.row_rules
+
+
+def _any_rules_of(tables: Sequence[TableRule], table: str) -> Iterator[RowRules]:
+    """Yield all rules that a table of this name may have in some database, perhaps in lower case."""
+    names = {one for name in (table, table.lower()) for one in (name, *replaced_by(name))}
+    for rule in tables:
+        if rule.row_rules is not None and any(may_end(rule.match, one) for one in names):
+            yield rule.row_rules

@@ -10,13 +10,11 @@ from functools import partial
 from handlers import Change
 from handlers.logs import get_logger
 from handlers.mysql.online_changes import replaced_by
-from handlers.options.matching import database_of
-from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, HandlerEntry
 from worker.formats.gathered import Places
 from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord
-from worker.formats.statements import UntoldDatabase, tables_of
+from worker.formats.statements import tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, BarrierChunk, Chunk
 from worker.units.delivery import Delivery
@@ -35,12 +33,14 @@ def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[
         delivery.add(other, BarrierChunk(statement, barrier))
 
 
-def further_units(assignment: Assignment, record: Record, own: Unit, book: TableBook) -> tuple[Unit, ...]:
-    """The other tables that a DDL record is about, except those that no rule matches."""
+def further_units(
+    assignment: Assignment, record: Record, own: Unit, fault: ShownBehind | None, book: TableBook
+) -> tuple[Unit, ...]:
+    """The other tables that a DDL record is about, except those without a rule. `fault`: see refusal."""
     name = own.table.database, own.table.name
     _tell_capitals(assignment, record, name, book)
     named = partial(_named, _statements(assignment.format, record), own.table.database)
-    others = tuple(unit for unit in _units(book, [name, *named()]) if unit is not own)
+    others = tuple(unit for unit in _units(book, [name, *named(), *_shown(fault)]) if unit is not own)
     for unit in _units(book, named(only_read=False)) if others else ():
         _tell_not_passed_on(unit, own.table.rule.handlers, assignment, record, own.table.label)
     return others
@@ -114,18 +114,20 @@ def may_name(format_: Format, record: Record, database: str, own: str, given: Co
     return named is None or own in map(".".join, _handled(given, named))
 
 
-def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> Unit | None:
+def concerned_unit(
+    assignment: Assignment, record: Record, fault: ShownBehind | None, book: TableBook
+) -> Unit | None:
     """The table that a statement about a name concerns although no rule matches the name. None: no table.
 
-    Its rules refuse the statement, which names a copy that will replace it, or the table itself in capitals.
-    Or the statement also changes it, as `RENAME TABLE orders TO old` and `DROP TABLE tmp, orders` do."""
+    Its rows may show what rules hide from now on, so it stops. Or the statement also changes it, as `RENAME
+    TABLE orders TO old` and `DROP TABLE tmp, orders` do. `fault`: see refusal."""
     with suppress(UndecodableRecord):
         own = routed(assignment.format, record)
         if not isinstance(own, Skip | Apart):
             _tell_capitals(assignment, record, (own.database, own.table), book)
-            found = refusing(assignment.format, record, book.configuration, own.database, own.table)
-            if found is not None:
-                return book.meet(*found)
+            stopped = _shown(fault)
+            for unit in _units(book, [(own.database, own.table), *stopped]) if stopped else ():
+                return unit
             named = partial(_named, _statements(assignment.format, record), only_read=False)
             names = named(own.database)
             units = _units(book, [name for name in names if name[0]])
@@ -138,34 +140,27 @@ def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> U
     return None
 
 
-def refusing(
-    format_: Format, record: Record, configuration: Configuration, database: str, table: str
-) -> tuple[str, str] | None:
-    """The (database, table) whose rules refuse the statement, because later rows could show hidden values.
-
-    It is the named table, one that the named table may replace, or either in lower case. None: no rules."""
-    label, places = f"{database}.{table}", Places(configuration.databases)
-    names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
-    for name in dict.fromkeys(names):
-        own = places.placed(name[: len(database)], name[len(database) + 1 :])
-        rule, changes = configuration.rule_for(".".join(own)), list[Change]()
-        if rule is not None:
-            try:
-                format_.decode(record, changes)
-                bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=own[0], table=own[1])
-            except ShownBehind:
-                return own
-            except Exception:
-                continue  # no table waits for this statement
+def refusal(format_: Format, record: Record) -> ShownBehind | None:
+    """Why column rules refuse a statement. None: later rows show nothing that is hidden."""
+    with suppress(Exception):  # the processor of its own table reports all others
+        try:
+            getattr(format_, "guarded", format_).decode(record, [])
+        except ShownBehind as fault:
+            return fault
     return None
 
 
-def hidden_behind(format_: Format, record: Record, fault: UndecodableRecord, book: TableBook) -> str:
-    """A sentence for a statement of unknown database, if later rows could show hidden values. Else empty."""
-    if not isinstance(fault, UntoldDatabase):
-        return ""
-    told = (database_of(rule.match) or "" for rule in book.configuration.tables)
-    for own in itertools.product(dict.fromkeys((*told, *book.units)), dict.fromkeys(fault.tables)):
-        if refusing(format_, record, book.configuration, *own):
-            return f"Later rows could show what the rules of {'.'.join(own)} hide"
-    return ""
+def _shown(fault: ShownBehind | None) -> list[tuple[str, str]]:
+    """The (database, table) of each table whose rows may show what is hidden after the refused statement, and
+    of those that it may replace."""
+    return [
+        (one.database, name)
+        for one in (() if fault is None else fault.tables)
+        for name in (one.table, *replaced_by(one.table), *replaced_by(one.table.lower()))
+    ]
+
+
+def shows(fault: ShownBehind, own: str, given: Configuration) -> bool:
+    """Whether rows of the table `own` may show what rules hide after the refused statement."""
+    names = map(".".join, _handled(given, _shown(fault)))
+    return any(own == name or (name.startswith(".") and own.endswith(name)) for name in names)

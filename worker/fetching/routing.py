@@ -10,8 +10,9 @@ from confluent_kafka import Message
 from handlers.logs import get_logger
 from offsets.run import Run
 from worker.attempts.backoff import text_of
+from worker.column_rules.plan import ShownBehind
 from worker.configuration.table_rules import OnFailure
-from worker.fetching.barrier_tables import add_barrier, concerned_unit, further_units, hidden_behind
+from worker.fetching.barrier_tables import add_barrier, concerned_unit, further_units, refusal
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord, remade
 from worker.observing.metrics import Metrics
 from worker.units.assigned_partition import Assignment
@@ -158,22 +159,20 @@ class Router:
                 unit = None
             else:
                 unmatched += unit is None
-            count += 1
-            if unit is None and (
-                route is None
-                or not route.alone
-                or (unit := concerned_unit(assignment, message, self._book)) is None
-            ):
-                passed.append(message.offset())
+            if route is not None and route.alone and (unit is None or unit.table.label != UNDECODABLE):
+                # An undecodable record names no other table.
+                try:
+                    unit = self._stated(assignment, message, unit, touched, parts)
+                except UndecodableHalt as halt:
+                    self._halt = halt
+                    break
+                count += 1
+                if unit is None:
+                    passed.append(message.offset())
                 continue
-            # The route found a unit. An undecodable record names no other table.
-            if route.alone and unit.table.label != UNDECODABLE:  # type: ignore[union-attr]
-                others = further_units(assignment, message, unit, self._book)
-                for each in (unit, *others):
-                    if each.incoming:
-                        touched.remove(each)
-                        parts.append(_incoming(each))
-                parts.append((unit, [message], None, others))
+            count += 1
+            if unit is None:
+                passed.append(message.offset())
                 continue
             if not unit.incoming:
                 touched.append(unit)
@@ -253,6 +252,8 @@ class Router:
         if own.table:
             # Now, because sorting must not stop between the pieces.
             self._book.meet(own.database, own.table)
+            if own.alone:
+                self._refusal(assignment, piece)
             return piece, own
         try:
             routed(assignment.format, piece)
@@ -261,15 +262,46 @@ class Router:
                 return piece, _NOWHERE
         return piece, None
 
+    def _refusal(self, assignment: Assignment, message: Record) -> ShownBehind | None:
+        """Return why column rules refuse a statement. Raises UndecodableHalt if rows of a table in an unknown
+        database may show what they hide afterwards: no table can wait for the statement."""
+        fault = refusal(assignment.format, message)
+        if fault is not None and not all(one.database for one in fault.tables):
+            self._undecodable(assignment, message, fault)
+        return fault
+
+    def _stated(
+        self,
+        assignment: Assignment,
+        message: Record,
+        unit: Unit | None,
+        touched: list[Unit],
+        parts: list[_Part],
+    ) -> Unit | None:
+        """Add a statement to the parts, after the earlier records of all tables that it concerns. `unit`: the
+        table of its record. Return the table that gets it, if any. Raises UndecodableHalt."""
+        fault = self._refusal(assignment, message)
+        unit = unit or concerned_unit(assignment, message, fault, self._book)
+        if unit is not None:
+            others = further_units(assignment, message, unit, fault, self._book)
+            for each in (unit, *others):
+                if each.incoming:
+                    touched.remove(each)
+                    parts.append(_incoming(each))
+            parts.append((unit, [message], None, others))
+        return unit
+
     def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> Unit | None:
         """Apply `on_undecodable`: return the unit for dead letters, None to skip the record, or raise
         UndecodableHalt. Writes nothing: this thread must continue polling."""
-        hidden = hidden_behind(assignment.format, message, fault, self._book)
+        hidden = refusal(assignment.format, message)
         if self._on_undecodable == "dead_letter" and not hidden:
             return self._book.undecodable()
         place = f"{assignment.partition} offset {message.offset()}"
         if self._on_undecodable == "halt" or hidden:
-            advice = hidden or "To skip all such records, set on_undecodable: skip, or dead_letter"
+            advice = "To skip all such records, set on_undecodable: skip, or dead_letter"
+            if hidden is not None:
+                advice = f"Later rows could show what column rules hide: {hidden}"
             raise UndecodableHalt(
                 f"undecodable record at {place}: {text_of(fault)}. {advice}; if binlane checkpoint show says "
                 "that a start begins at this record, skip it with: binlane checkpoint set CONFIG --topic "

@@ -17,7 +17,6 @@ from handlers.options.values import TablePattern
 from handlers.values.native_types import NativeTypes, in_full
 from worker.formats.decoding import many_of
 from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, ValuelessFault
-from worker.formats.statements import UntoldDatabase
 
 log = get_logger("formats")
 
@@ -78,7 +77,8 @@ class Gathered:
         self.name = format_.name
         self.route: Callable[[bytes], Route] = self._route
         self.source_time_ms: Callable[[Record], int | None] = format_.source_time_ms
-        self.ungathered = self._format = format_  # its statements are not skipped
+        self.guarded = self._format = format_
+        self.ungathered = getattr(format_, "ungathered", format_)  # its statements are not skipped
         self._refuse = refuse
         self._rule_for = rule_for
         self._places = Places(rules)
@@ -114,8 +114,6 @@ class Gathered:
                         self._refuse(each, own, f"{own.database}.{own.table}")
             else:
                 into[first:] = [self._formed(one, place, own) for one in self._rows(into[first:], own, place)]
-        except UntoldDatabase:
-            return  # as without `databases`: the router asks whether later rows may show what is hidden
         except Exception:
             del into[first:]
             raise

@@ -6,7 +6,7 @@ import re
 
 from worker.formats.interface import PlainRoute, Skip, UndecodableRecord, shortened
 
-_RENAMES_OR_READS = re.compile(r"\b(?:rename|like)\b", re.IGNORECASE)
+_RENAMES_OR_READS = re.compile(r"\b(?:rename|like|exchange|convert)\b", re.IGNORECASE)
 _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
 _NAMES_TABLE = re.compile(r"\b(?:tables?|truncate)\b", re.IGNORECASE)
 
@@ -29,14 +29,13 @@ _OF_NO_TABLE = re.compile(
 
 
 class UntoldDatabase(UndecodableRecord):
-    """A statement about these `tables` in an unknown database."""
+    """A statement about a table in an unknown database."""
 
-    def __init__(self, tables: list[str]) -> None:
+    def __init__(self, table: str) -> None:
         super().__init__(
-            f"a statement about table {shortened(tables[0])!r}. Canal could not parse it, so its record does "
+            f"a statement about table {shortened(table)!r}. Canal could not parse it, so its record does "
             "not name the database: apply it to the target, then skip the record"
         )
-        self.tables = tables
 
 
 def is_of_no_table(sql: str) -> bool:
@@ -96,7 +95,7 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
             return PlainRoute(*one.table, True)
     if all(isinstance(one, CreateTable) for one in changes):  # its first row makes the table known
         return Skip("database_ddl")
-    raise UntoldDatabase([one.table.table for one in changes])
+    raise UntoldDatabase(changes[0].table.table)
 
 
 def _may_name_others(sql: str) -> bool:

@@ -28,6 +28,7 @@ _PASSED_ON = (
     "log_position",
     "transactions",
     "ungathered",
+    "guarded",
 )
 
 

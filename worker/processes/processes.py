@@ -165,7 +165,7 @@ class Processes:
                 return Decoded(ChangesElsewhere(reading, 0, 0), reading.ends, None)
             return Decoded([], [0] * (records // 2), fault)
         if "fault" in answer:
-            kind = ShownBehind if answer["shown"] else UndecodableRecord
+            kind = partial(ShownBehind, tables=()) if answer["shown"] else UndecodableRecord
             return Decoded([], [0] * answer["place"], kind(answer["fault"]))
         return self._taken(reading, undecodable)
 

@@ -19,7 +19,7 @@ from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
-from worker.fetching.barrier_tables import may_name
+from worker.fetching.barrier_tables import may_name, refusal, shows
 from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
 from worker.formats.registry import NoFormatError
@@ -165,10 +165,13 @@ class ChangesOf:
             for route, piece in self._pieces(format_, record):
                 is_ours = (route.database, route.table) == (self._database, self._name)
                 ours, given = f"{self._database}.{self._name}", self._configuration
-                if not is_ours and not (
-                    route.alone and may_name(format_, piece, route.database, ours, given)
-                ):
-                    continue
+                if not is_ours:
+                    fault = refusal(format_, piece) if route.alone else None
+                    if fault is not None and shows(fault, ours, given):
+                        raise fault
+                    is_named = route.alone and may_name(format_, piece, route.database, ours, given)
+                    if fault is not None or not is_named:
+                        continue
                 changes: list[Change] = []
                 rules = (self._rule.row_rules if is_ours else None, self._rule.statement_rules)
                 decode_under(format_, piece, changes, *rules, alone=route.alone)

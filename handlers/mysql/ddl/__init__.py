@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -72,6 +72,8 @@ class TruncateTable:
 class RenameTable:
     table: TableName
     to: TableName
+    is_open: bool = field(default=False, compare=False)
+    """The new name has no database, and the statement ran in an unknown one: `to` may be in another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,8 @@ class LoseRows:
     table: TableName
     clause: str
     """The clause as the statement spells it."""
+    other: TableName | None = field(default=None, compare=False)
+    """The table that rows are exchanged with, come from or go to."""
 
 
 Operation = (

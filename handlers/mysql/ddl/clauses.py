@@ -76,9 +76,9 @@ def new_name(clause: Tokens) -> tuple[str | None, str] | None:
     return (first, clause.name()) if clause.take(".") else (None, first)
 
 
-def clauses_of(clauses: list[Tokens], table: ddl.TableName) -> list[ddl.Operation]:
+def clauses_of(clauses: list[Tokens], table: ddl.TableName, database: str) -> list[ddl.Operation]:
     """Return the clauses' operations in the order to apply them. In the statement, all clauses refer to the
-    table before the statement. Raises StatementError."""
+    table before the statement. `database`: of other tables without one. Raises StatementError."""
     found: list[ddl.Operation] = []
     of_list = False  # the last clause is a list, which may continue: `ORDER BY a, b`
     for clause in clauses:
@@ -87,7 +87,7 @@ def clauses_of(clauses: list[Tokens], table: ddl.TableName) -> list[ddl.Operatio
         if of_list and clause.peek() in ("", "ASC", "DESC", "INTO"):
             continue
         of_list = "PARTITION" in (clause.word, clause.peek()) or clause.word == "ORDER"
-        found += _clause(clause, table)
+        found += _clause(clause, table, database)
     renames = [one for one in found if isinstance(one, ddl.RenameColumn)]
     return [
         *(one for one in found if isinstance(one, ddl.LoseRows)),
@@ -104,7 +104,7 @@ def _last_key(found: list[ddl.ChangeKey]) -> list[ddl.ChangeKey]:
     return [one for one in found if one.columns][-1:] or found[-1:]
 
 
-def _clause(clause: Tokens, table: ddl.TableName) -> list[ddl.Operation]:  # noqa: PLR0911 - one return for each kind
+def _clause(clause: Tokens, table: ddl.TableName, database: str) -> list[ddl.Operation]:  # noqa: PLR0911 - one return for each kind
     if clause.take("ADD"):
         return _add(clause, table)
     if clause.take("DROP"):
@@ -123,10 +123,20 @@ def _clause(clause: Tokens, table: ddl.TableName) -> list[ddl.Operation]:  # noq
         clause.expect("TO")
         return [ddl.RenameColumn(table, old, clause.name())]
     if clause.word in _OF_PARTITIONS or (clause.word == "CONVERT" and clause.peek() != "TO"):
-        return [ddl.LoseRows(table, clause.spelled())]
+        return [ddl.LoseRows(table, clause.spelled(), _other(clause, database))]
     if clause.word in _NO_CHANGE or clause.peek() == "=":
         return []
     raise ddl.StatementError(f"a clause of ALTER TABLE expected {clause.here()}")
+
+
+def _other(clause: Tokens, database: str) -> ddl.TableName | None:
+    """Read the table of `EXCHANGE … WITH TABLE t`, `CONVERT … TO TABLE t` and `CONVERT TABLE t …`."""
+    while not clause.at_end:
+        if clause.take("TABLE"):
+            first = clause.name()
+            return ddl.TableName(*((first, clause.name()) if clause.take(".") else (database, first)))
+        clause.skip()
+    return None
 
 
 def _add(clause: Tokens, table: ddl.TableName) -> list[ddl.Operation]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from handlers.mysql import ddl
-from handlers.mysql.ddl import CreateTable, DropTable, Operation, RenameTable, TableName
+from handlers.mysql.ddl import CreateTable, DropTable, LoseRows, Operation, RenameTable, TableName
 from handlers.options.section import Section
 
 _SWITCHES: dict[type[ddl.Operation], str] = {
@@ -88,8 +88,10 @@ class Reach:
 
 
 def names_of(operation: Operation) -> tuple[TableName, ...]:
-    """Return each table that the operation names: its own first, then that of RENAME ... TO or LIKE."""
+    """Return each table that the operation names: its own first, then that of RENAME ... TO, LIKE or WITH."""
     match operation:
+        case LoseRows(table=table, other=TableName() as other):
+            return table, other
         case RenameTable(table=table, to=to):
             return table, to
         case CreateTable(table=table, like=TableName() as like):

@@ -127,11 +127,12 @@ def _rename(tokens: Tokens, database: str) -> list[ddl.Operation]:
         new_names.append(_table(tokens))
     # A name that an earlier pair created is not a table that existed before.
     sources = _sources(old_names, new_names, database)
+    is_open = any(name[0] == database for name in (*old_names, *new_names))
     made: set[ddl.TableName] = set()
     renames: list[ddl.Operation] = []
     for name, source, new in zip(old_names, sources, new_names, strict=True):
         old, to = _named(name, database), _named(new, database)
-        renames.append(ddl.RenameTable(old if old in made else source, to))
+        renames.append(ddl.RenameTable(old if old in made else source, to, is_open and new[0] is None))
         made.add(to)
     return renames
 
@@ -154,7 +155,7 @@ def _alter(tokens: Tokens, database: str) -> list[ddl.Operation]:
     table = _sources([name], moves, database)[0]
     moved = _named(moves[-1], database) if moves else table
     rename = [ddl.RenameTable(table, moved)] if moves else []
-    return [*rename, *clauses_of(clauses, moved)]
+    return [*rename, *clauses_of(clauses, moved, ddl.ANY_DATABASE if name[0] else database)]
 
 
 def _altered(tokens: Tokens) -> bool:
