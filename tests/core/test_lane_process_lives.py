@@ -152,10 +152,17 @@ def test_each_end_is_a_failed_attempt(
 
 
 def test_the_end_of_a_process_that_was_replaced_is_told_if_it_was_not_ended(
-    make: Make, writing: Entry, tmp_path: Path
+    make: Make, writing: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (once := tmp_path / "once").touch()
-    others = set(threading.enumerate())  # of a start that failed in another test
+    seen: list[int] = []
+    gone = slot.Slot._gone
+
+    def noted(own: slot.Slot, process: process.Process) -> None:
+        gone(own, process)
+        seen.append(process.pid)
+
+    monkeypatch.setattr(slot.Slot, "_gone", noted)
     stage = make({"handlers": [writing(does={"0": "hang"}, once=str(once))]}, processes=1)
     [own] = stage.processes._slots
     orders = stage.unit("orders")
@@ -170,8 +177,7 @@ def test_the_end_of_a_process_that_was_replaced_is_told_if_it_was_not_ended(
         os.kill(first, signal.SIGKILL)
         stage.wait(lambda: stage.checkpoint() is not None and orders.state is UnitState.IDLE)
         own.retire()
-        stage.wait(lambda: not Path(f"/proc/{second}").exists())
-        stage.wait(lambda: [each.name for each in {*threading.enumerate()} - others].count("process-0") == 1)
+        stage.wait(lambda: second in seen)
     ended = [(log["pid"], log["tables"]) for log in logs if log["event"] == "lane_process_ended"]
     assert ended == [(first, ["shop.orders"])]
     assert stage.counted("binlane_lane_processes_ended_total 1.0")
