@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from handlers import Change
-from worker.column_rules.statements import StatementRules
 from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, UndecodableRecord
+
+if TYPE_CHECKING:  # few configurations have rules
+    from worker.column_rules.statements import StatementRules
 
 _PASSED_ON = ("decode_many", "ready", "log_position", "learn", "transactions")
 
