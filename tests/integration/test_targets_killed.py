@@ -52,7 +52,7 @@ _ICEBERG = {"type": "spark", "format": "iceberg", "mode": "changelog", "merge": 
 @pytest.mark.parametrize(
     ("entry", "seqs"),
     [
-        pytest.param(_ICEBERG, seqs_in_iceberg, id="iceberg"),
+        pytest.param(_ICEBERG, seqs_in_iceberg, id="iceberg", marks=pytest.mark.soak),
         pytest.param(
             *({"type": "sql", "url": "duckdb:///{folder}/replica.duckdb"}, seqs_in_duckdb), id="duckdb"
         ),

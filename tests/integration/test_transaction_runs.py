@@ -53,7 +53,7 @@ class Reader(threading.Thread):
                 self.transfers = max(self.transfers, newest)
 
 
-@pytest.mark.parametrize("ends", ["told", "not told"])
+@pytest.mark.parametrize("ends", [pytest.param("told", marks=pytest.mark.soak), "not told"])
 def test_no_reader_sees_half_a_transfer(stage: Stage, tmp_path: Path, ends: str) -> None:
     """`ends`: whether the last row says that it is the last one (for a table, another table's may be)."""
     source, xids, chance = stage.source(), count(1), random.Random(7)

@@ -235,4 +235,4 @@ def test_others_wait_for_a_suspect_that_does_not_come_again(monkeypatch: Patch) 
         return table in self._suspects and not self._calls
 
     monkeypatch.setattr(Slot, "_may_enter", may_enter)
-    found("progress", first=9)
+    found("progress", first=80)

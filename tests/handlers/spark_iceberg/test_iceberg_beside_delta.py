@@ -130,7 +130,8 @@ def both(tmp_path: Path, spark_keeper: Any) -> Iterator[Any]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", [pytest.param("history", marks=pytest.mark.soak), "replica"])
+@pytest.mark.soak  # the replays of streams compare both with their source
+@pytest.mark.parametrize("mode", ["history", "replica"])
 def test_the_rows_are_those_of_delta(both: Any, mode: str) -> None:
     iceberg, delta = both(mode)
     print(f"BINLANE_SEED={_SEED}")
