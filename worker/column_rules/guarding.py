@@ -6,12 +6,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from handlers import Change
-from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import (
+    Apart,
+    Format,
+    PlainRoute,
+    Record,
+    Route,
+    Skip,
+    UndecodableRecord,
+    passed_on,
+)
 
 if TYPE_CHECKING:  # few configurations have rules
     from worker.column_rules.statements import StatementRules
-
-_PASSED_ON = ("decode_many", "ready", "log_position", "learn", "transactions")
 
 
 class Guarded:
@@ -19,17 +26,16 @@ class Guarded:
 
     So whoever decodes, for whichever table, cannot pass it. All threads share one object."""
 
+    name: str
+    route: Callable[[bytes], Route]
+    explain: Callable[[Record], Route | Skip | Apart]
+    source_time_ms: Callable[[Record], int | None]
+
     def __init__(self, format_: Format, rules: Callable[[], StatementRules | None]) -> None:
         """`rules`: returns those of all tables; None if no table has any."""
-        self.name = format_.name
-        self.route: Callable[[bytes], Route] = format_.route
-        self.explain: Callable[[Record], Route | Skip | Apart] = format_.explain
-        self.source_time_ms: Callable[[Record], int | None] = format_.source_time_ms
+        vars(self).update(passed_on(format_, Guarded))
         self.ungathered = self._format = format_  # its statements are not refused
         self._rules = rules
-        for method in _PASSED_ON:
-            if hasattr(format_, method):
-                setattr(self, method, getattr(format_, method))
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Raises ShownBehind."""

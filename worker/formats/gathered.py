@@ -16,7 +16,7 @@ from handlers.options.section import Section
 from handlers.options.values import TablePattern
 from handlers.values.native_types import NativeTypes, in_full
 from worker.formats.decoding import many_of
-from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, ValuelessFault
+from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, ValuelessFault, passed_on
 
 log = get_logger("formats")
 
@@ -64,6 +64,9 @@ class Places:
 class Gathered:
     """A format whose records may be of such databases. All threads share one object."""
 
+    name: str
+    source_time_ms: Callable[[Record], int | None]
+
     def __init__(
         self,
         format_: Format,
@@ -74,9 +77,8 @@ class Gathered:
         """`refuse`: raises if a statement, of this route and this table for handlers, may not be skipped. If
         the table is not gathered: if it may not be handed on. Returns whether the statement empties a table,
         as some records do not tell a TRUNCATE apart. `rule_for`: returns a table's rule or None."""
-        self.name = format_.name
+        vars(self).update(passed_on(format_, Gathered))
         self.route: Callable[[bytes], Route] = self._route
-        self.source_time_ms: Callable[[Record], int | None] = format_.source_time_ms
         self.guarded = self._format = format_
         self.ungathered = getattr(format_, "ungathered", format_)  # its statements are not skipped
         self._refuse = refuse
@@ -88,9 +90,6 @@ class Gathered:
         self._types: dict[tuple[str, str, int], tuple[Mapping[str, str], Mapping[str, str]]] = {}
         self._columns: dict[tuple[str, str], Mapping[str, tuple[str, str]]] = {}
         """Table -> lower-case name -> name and type of each column that one of its databases has."""
-        for method in ("ready", "log_position", "learn", "transactions"):
-            if hasattr(format_, method):
-                setattr(self, method, getattr(format_, method))
 
     def explain(self, record: Record) -> Route | Skip | Apart:
         found = self._format.explain(record)

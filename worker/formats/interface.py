@@ -161,6 +161,29 @@ class Format(Protocol):
         no such time. Raises any exception for a record of another format (see `decoding.source_time`)."""
 
 
+_OF_FORMATS = (
+    "name",
+    "route",
+    "explain",
+    "decode",
+    "source_time_ms",
+    "decode_many",
+    "ready",
+    "log_position",
+    "learn",
+    "transactions",
+    "ungathered",
+    "guarded",
+)
+"""All that may be asked of a format."""
+
+
+def passed_on(format_: Format, wrapper: type) -> dict[str, Any]:
+    """Return what a format that wraps another one has of that: all that its own class does not define."""
+    names = (name for name in _OF_FORMATS if hasattr(format_, name) and not hasattr(wrapper, name))
+    return {name: getattr(format_, name) for name in names}
+
+
 @runtime_checkable
 class NamesSchemas(Protocol):
     """Optional methods of formats whose records name their schemas by id (`schema_registry`)."""

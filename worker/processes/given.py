@@ -9,7 +9,7 @@ from typing import Any, cast
 from handlers import HandlerContext
 from worker.attempts.steps import ProcessAway
 from worker.configuration import Configuration, HandlerEntry
-from worker.formats.interface import Format, Record
+from worker.formats.interface import Format, Record, passed_on
 from worker.formats.registry import FormatChoice
 from worker.processes.process import Process
 from worker.processes.records import packed
@@ -17,19 +17,6 @@ from worker.processes.records import packed
 _AT_ONCE = 500
 """Most records with definitions, or schemas, in one message."""
 _AGAIN_SECONDS = 0.1
-_PASSED_ON = (
-    "name",
-    "route",
-    "explain",
-    "decode",
-    "source_time_ms",
-    "decode_many",
-    "ready",
-    "log_position",
-    "transactions",
-    "ungathered",
-    "guarded",
-)
 
 
 class Noting:
@@ -39,9 +26,7 @@ class Noting:
         self._learn = cast(Any, format_).learn
         self._into = into
         self._noted: set[tuple[Any, ...]] = set()
-        for name in _PASSED_ON:
-            if hasattr(format_, name):
-                setattr(self, name, getattr(format_, name))
+        vars(self).update(passed_on(format_, Noting))
 
     def learn(self, record: Record) -> None:
         try:

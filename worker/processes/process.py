@@ -37,7 +37,7 @@ class Known:
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while it is given something, except tables and handlers."""
     given: dict[str, Any] = field(default_factory=lambda: defaultdict(int))
-    """Request -> the configuration that it was given last, or how many things (see `Processes._shared`)."""
+    """Request -> the configuration that it was given last, or how many things (see `Given`)."""
     handlers: set[int] = field(default_factory=set)
     """Numbers of its open handlers."""
     opening: dict[int, threading.Lock] = field(default_factory=dict)
