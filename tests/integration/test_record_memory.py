@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 from integration.checkers import NothingLost, NothingTwice
 from integration.conftest import MakeStage
-from integration.process import eventually
-from integration.source import canal_insert
+from integration.process import WorkerProcess, eventually
+from integration.source import Source, canal_insert
 from integration.stage import Stage
 
 MIB = 1 << 20
@@ -24,6 +24,16 @@ def peak(pid: int) -> int:
     """The most bytes that the process has had in memory at once."""
     status = Path("/proc", str(pid), "status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
+
+
+def begun(worker: WorkerProcess, source: Source, stage: Stage) -> tuple[int, int]:
+    """Start the worker with a few records. Returns its process, and the most bytes of that so far."""
+    worker.start()
+    source.insert("t0", records=3)
+    source.flush()
+    stage.wait_rows(source.count)
+    assert worker.process is not None
+    return worker.process.pid, peak(worker.process.pid)
 
 
 def send_small(stage: Stage, codec: str, value: bytes) -> None:
@@ -55,14 +65,8 @@ def test_a_record_takes_twice_what_it_unpacks_to_and_is_then_set_aside(
 ) -> None:
     unpacked = 150 * MIB  # receive.message.max.bytes, which bounds zstd alone, is less
     lanes = {"count": 2, "max_bytes": "64MiB", "processes": processes}
-    worker = stage.worker(on_undecodable="skip", lanes=lanes).start()
-    source = stage.source()
-    source.insert("t0", records=3)
-    source.flush()
-    stage.wait_rows(source.count)
-    assert worker.process is not None
-    pid = worker.process.pid
-    before = peak(pid)
+    worker, source = stage.worker(on_undecodable="skip", lanes=lanes), stage.source()
+    pid, before = begun(worker, source, stage)
     send_small(stage, codec, text + b" " * unpacked)
     source.insert("t0", records=3)
     source.flush()
@@ -80,14 +84,8 @@ def test_a_topic_that_compresses_by_zstd_keeps_it_within_the_bound(make_stage: M
     stage = make_stage(**{"compression.type": "zstd"})
     bound, unpacked = 10_000_000, 80 * MIB
     properties = {"receive.message.max.bytes": bound, "fetch.max.bytes": bound // 2}
-    worker = stage.worker(properties=properties).start()
-    source = stage.source()
-    source.insert("t0", records=3)
-    source.flush()
-    stage.wait_rows(source.count)
-    assert worker.process is not None
-    pid = worker.process.pid
-    before = peak(pid)
+    worker, source = stage.worker(properties=properties), stage.source()
+    pid, before = begun(worker, source, stage)
     send_small(stage, "gzip", b" " * unpacked)
 
     def error() -> Any:
