@@ -81,15 +81,18 @@ def test_a_record_that_ends_its_process_is_found_and_skipped(make: Make, writing
 
 def test_no_attempt_of_the_batches_beside_it_is_used_up(make: Make, writing: Entry) -> None:
     stage = make(
-        {"match": "shop.bad", "handlers": [writing(does={"0": "die"})], "retry": NOW | {"max_attempts": 3}},
-        {"handlers": [writing(does={"100": "sleep"})], "retry": NOW | {"max_attempts": 1}},
+        {"match": "shop.bad", "handlers": [writing(does={"100": "die"})], "retry": NOW | {"max_attempts": 3}},
+        {"handlers": [writing(does={"0": "sleep"})], "retry": NOW | {"max_attempts": 1}},
         processes=1,
     )
     good, bad = stage.unit("good"), stage.unit("bad")
-    stage.offer((bad, [0]), (good, [1]))
+    stage.offer((good, [0]))
+    stage.start()
+    stage.wait(lambda: stage.processes._slots[0]._calls)
+    stage.offer((bad, [1]))
     with capture_logs() as logs:
-        stage.run(good, bad, seconds=60)
-    assert (good.state, bad.state) == (UnitState.IDLE, UnitState.HALTED)
+        stage.wait(lambda: (good.state, bad.state) == (UnitState.IDLE, UnitState.HALTED))
+        stage.stop()
     assert good.failed_batches == 0
     assert stage.events(table="shop.good")[-1]["attempt"] == 1
     first, *others = [log["tables"] for log in logs if log["event"] == "lane_process_ended"]
