@@ -4,9 +4,10 @@
 tables with Spark. `binlane.testing` tests a handler without Kafka.
 """
 
-from binlane._before_imports import come_first, take_early_signals
+from binlane._before_imports import come_first, leave_out_rich, take_early_signals
 
 take_early_signals()  # the imports below take about a second
+leave_out_rich()
 come_first()
 
 from binlane.reading import read  # noqa: E402 (as above)

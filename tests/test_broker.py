@@ -202,6 +202,7 @@ def test_java_ends_when_its_parent_is_killed_while_it_starts(
     assert ends(java)
 
 
+@pytest.mark.soak  # it waits for what its sibling shows in a moment
 def test_java_ends_when_its_guard_is_killed(command: Callable[..., subprocess.Popen[str]]) -> None:
     parent = command()
     address_said_by(parent)

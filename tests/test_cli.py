@@ -259,7 +259,10 @@ def test_neither_help_nor_schema_loads_spark_or_the_worker() -> None:
 
 
 def test_a_worker_loads_what_it_may_not_need_only_when_it_is_configured() -> None:
-    script = "import sys; import worker.commands.run; print([m for m in sys.argv[1:] if m in sys.modules])"
+    script = (
+        "import sys; import binlane, worker.commands.run, worker.processes.child; "
+        "print([m for m in sys.argv[2:] if m in sys.modules])"
+    )
     spark_and_databases = ["pyspark", "pyarrow", "sqlalchemy", "sqlglot", "psycopg", "redis"]
     server = ["uvicorn", "starlette", "worker.http.app", "worker.http.server"]
     folders = ("canal", "debezium", "dts", "maxwell", "own_json")
@@ -269,5 +272,6 @@ def test_a_worker_loads_what_it_may_not_need_only_when_it_is_configured() -> Non
     terminal = ["rich.traceback", "rich.pretty", "pygments"]
     heavy = [*spark_and_databases, *server, *terminal, *formats, *of_formats, *handlers]
     assert [name for name in heavy if find_spec(name) is None] == []
-    done = subprocess.run([sys.executable, "-c", script, *heavy], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", script, "binlane", *heavy]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

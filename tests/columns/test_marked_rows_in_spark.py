@@ -24,7 +24,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("at_once", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_marked_row_whose_key_comes_again_lives_again(tmp_path: Path, *, at_once: bool) -> None:
     rule = rule_of(deletes="mark", columns={"add": ADDED})
     changes = ruled(rule, changes_of(*ROWS))

@@ -84,8 +84,8 @@ class Child:
 def main() -> None:
     """Serve the connections that arrive on a socket, until the worker closes it.
 
-    The arguments: the socket, and a pipe that only the worker's end closes."""
-    control, life = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    The arguments: the program's name, the socket, and a pipe that only the worker's end closes."""
+    control, life = socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])
     control.settimeout(None)  # as in `Frames`
     _end_with(life)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -22,7 +22,9 @@ from worker.processes.events import Listener
 from worker.processes.faults import unpacked
 from worker.processes.frames import EVENTS, REQUESTS, Frames
 
-_PROGRAM = "import sys; sys.path[:] = sys.argv[3:]; from worker.processes.child import main; main()"
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[4:]; import binlane; from worker.processes.child import main; main()"
+)
 _END_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 
@@ -68,7 +70,7 @@ class Process:
         try:
             # No secrets here: they come with the configuration, through a connection.
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), str(life), *sys.path],
+                [sys.executable, "-P", "-c", _PROGRAM, "binlane", str(theirs.fileno()), str(life), *sys.path],
                 pass_fds=(theirs.fileno(), life),
                 stdin=subprocess.DEVNULL,
             )

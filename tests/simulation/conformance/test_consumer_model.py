@@ -270,7 +270,7 @@ def test_the_model_does_as_expected_whoever_runs_when(script: Any, strategy: str
         assert ModelSite(seed).run(lambda site: script(site, strategy)) == expected(script, strategy), seed
 
 
-@pytest.mark.soak  # with Kafka it does so in every run
+@pytest.mark.soak
 @both
 @pytest.mark.parametrize("script", with_mock_brokers)
 def test_librdkafka_does_so_with_its_mock_brokers(script: Any, strategy: str, mock_brokers: str) -> None:
@@ -278,6 +278,7 @@ def test_librdkafka_does_so_with_its_mock_brokers(script: Any, strategy: str, mo
     assert site.run(lambda site: script(site, strategy)) == expected(script, strategy)
 
 
+@pytest.mark.soak  # only another librdkafka or Kafka changes what it shows
 @both
 @scripts
 def test_librdkafka_does_so_with_kafka(script: Any, strategy: str, broker: Broker, make_topic: Any) -> None:

@@ -35,9 +35,9 @@ class Node(Broker):
         self.relay = relay
         self._first = folder / "broker-1"
 
-    def _format(self, java: list[str], log: int) -> None:
+    def _format(self, java: list[str], bootstrap: bytes | None, log: int) -> None:
         if self.number == 1:
-            super()._format(java, log)
+            super()._format(java, bootstrap, log)
             return
         shutil.copytree(self._first / "data", self.directory / "data")
         path = self.directory / "data" / "meta.properties"
@@ -54,7 +54,7 @@ class Node(Broker):
         write_settings(self.directory, self.port, self._overrides)
         java = [str(find_java().executable), *JVM_OPTIONS, "-cp", ":".join(map(str, kafka_jars()))]
         with self.log_path.open("ab") as log:
-            self._format(java, log.fileno())
+            self._format(java, None, log.fileno())  # the kept file is that of a single node
 
 
 class Cluster:
