@@ -67,12 +67,16 @@ class Processes:
         self._deaths: Counter[str] = Counter()
         self._outdated: dict[str, Slot] = {}  # table -> where a statement about it and others was tried
 
+    def start(self) -> None:
+        """Start the processes that are not started yet, without waiting for them. Raises OSError."""
+        for slot in self._slots:
+            slot.start()
+
     # -- handlers
 
     def open(self, opening: Opening) -> None:
         """Open a handler in every process. Raises what its `open` raises there, OSError and ProcessAway."""
-        for slot in self._slots:
-            slot.start()
+        self.start()
         end, stopping = time.monotonic() + opening.context.start_timeout, opening.context.stopping
         for slot in self._slots:
             while True:

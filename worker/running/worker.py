@@ -7,6 +7,7 @@ import secrets
 import signal
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -107,6 +108,9 @@ class Worker:
             }
         )
         try:
+            if self.components.processes is not None:
+                with suppress(OSError):  # `_open_handlers` reports it
+                    self.components.processes.start()  # they import what they need meanwhile
             self._start_http()
             self._open_handlers()
             opened(
