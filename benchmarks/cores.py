@@ -1,13 +1,14 @@
-"""Threads alone, and with two child processes (`lanes.processes`): the same records, in turns."""
+"""Threads alone, and with two child processes (`lanes.processes`), in turns, and the peers behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.context import Context
+from benchmarks.peers import DECATON, PARALLEL_CONSUMER, Peer
 from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, at_least, at_most
 from benchmarks.servers import PostgresServer
@@ -34,13 +35,34 @@ class _Load:
     tables: int = 10
     lanes: int = 16
     order_by: str = "table"
+    peers: Mapping[str, object] | None = None
+    """Options of the peers that do the same. None: they have no such handler."""
+    ahead: Mapping[Peer, float] = field(default_factory=dict)
+    """Peer -> goal, times its rate."""
 
 
 _LOADS = (
-    _Load("rows read whole", 1.4, "Reading", (1_000_000, 20_000), {}),
+    _Load(
+        "rows read whole",
+        1.4,
+        "Reading",
+        (1_000_000, 20_000),
+        {},
+        peers={"parse": 1},
+        ahead={DECATON: 1.0, PARALLEL_CONSUMER: 4.0},
+    ),
     _Load("100 us of Python a row", 1.8, "Working", (60_000, 2_000), {"micros": 100}),
     _Load("100 us, one table, by row", 1.6, "Working", (60_000, 2_000), {"micros": 100}, 1, order_by="row"),
-    _Load("1 ms of sleep a row", 0.95, "Sleeping", (200_000, 5_000), {"sleep": 1}, 1_000, 100),
+    _Load(
+        "1 ms of sleep a row",
+        0.95,
+        "Sleeping",
+        (200_000, 5_000),
+        {"sleep": 1},
+        1_000,
+        100,
+        peers={"sleep": 1, "check": 1},
+    ),
     _Load("`sql` into PostgreSQL", 1.3, "Storing", (200_000, 2_000), {}),
 )
 
@@ -72,6 +94,7 @@ def run(context: Context) -> Report:
             _report(report, load, number, outcome, threads)
         times = processes.rate / threads.rate
         report.goals.append(at_least(load.goal, times, "times threads", load.name))
+        _add_peers(context, report, load, processes.rate)
     _, threads, processes = outcomes[0]
     child = processes.child_rss_kib / 1024
     report.goals.append(at_most(_CHILD_MIB, child, "MiB", "memory of a child, rows read whole"))
@@ -81,7 +104,7 @@ def run(context: Context) -> Report:
         "CPU is that of whole processes, with their start. The handler of 100 us uses as much time of its "
         "thread's CPU for each row, in Python. The PostgreSQL server shares the machine."
     )
-    report.notes += [_projected(*each) for each in outcomes]
+    report.notes += [*(_projected(*each) for each in outcomes), *context.peers.notes()]
     return report
 
 
@@ -127,6 +150,33 @@ def _report(report: Report, load: _Load, processes: int, outcome: Outcome, threa
         cpu=outcome.cpu_seconds,
         all_cpu=outcome.all_cpu_seconds,
     )
+
+
+def _add_peers(context: Context, report: Report, load: _Load, rate: float) -> None:
+    """Run the peers that can do this, once each. `rate`: of two processes."""
+    for peer in context.peers.available if load.peers is not None else ():
+        context.say(f"{load.name}: {peer.name}")
+        records = context.pick(*load.records)
+        theirs = context.peers.run(
+            peer,
+            bootstrap=context.bootstrap,
+            topic=context.topic(TopicSpec(records, load.tables)),
+            limit=_LIMIT,
+            records=records,
+            threads=load.lanes,
+            **load.peers or {},
+        )
+        report.row(
+            handler=load.name,
+            processes=peer.name,
+            rate=theirs.rate,
+            all_us=theirs.cpu_seconds / max(theirs.records, 1) * 1e6,
+            rss=theirs.rss_kib >> 10,
+            cores=(theirs.cpu_seconds - theirs.cpu_at_first) / max(theirs.seconds, 1e-9),
+        )
+        if goal := load.ahead.get(peer):
+            text = f"{load.name}: {goal:g} times" if goal != 1 else f"{load.name}: as fast"
+            report.goals.append(at_least(goal * theirs.rate, rate, "records/s", text, peer.name))
 
 
 def _projected(load: _Load, threads: Outcome, processes: Outcome) -> str:
