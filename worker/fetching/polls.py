@@ -16,6 +16,8 @@ from worker.units.delivery import Delivery
 
 _FIRST, _LEAST, MOST_RECORDS = 500, 100, 32_000
 """A full poll doubles the next one: with a backlog, the number of batches determines the cost."""
+_ENOUGH = 256
+"""Records of each table. Chunks then cost little, and more records would leave the processor's cache."""
 POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """Seconds that a poll waits for more records after the first: fuller polls cost less for each record."""
@@ -37,8 +39,10 @@ class PollSize:
         size = self.records
         if not fits:
             size = max(_LEAST, size // 2)
-        elif full:
+        elif full and count < _ENOUGH * len(delivery.parts):
             size = min(MOST_RECORDS, size * 2)
+        elif full and count > 4 * _ENOUGH * len(delivery.parts):
+            size = max(_FIRST, size // 2)
         # Half a lane's room, if the next poll's records are distributed over the lanes as these were.
         busiest = max(delivery.records.values()) / count
         average = delivery.bytes / count
