@@ -48,20 +48,14 @@ def held_in(ref: TableRef, table: Any) -> Held:
     is_there = any(each.snapshot_id == snapshot for each in ancestors_of(newest, metadata))
     places = (getattr(each, of_order) or 0 for each in ancestors_of(newest, metadata))  # or those after it
     if is_there or (newest and table.snapshot_by_id(snapshot) is None and min(places) >= place):
-        return Held(first, last)
+        notes = (read_note((each.summary or {}).get(_SUMMARY)) for each in reversed(table.snapshots()))
+        found, held = (brought(each, ref.app_id) for each in notes), Held(first, last)
+        return next((each for each in found if each == held), held)
     raise LostCommit(
         f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "
         "between them would be lost. Make that snapshot current again (in Spark: CALL "
         "system.set_current_snapshot); or remove the table with its log, and read the source again"
     )
-
-
-def marks_of(ref: TableRef, table: Any, held: Held) -> Mapping[tuple[str, int], tuple[int, int]] | None:
-    """Return the Kafka positions of the newest merge. None if its snapshot has expired."""
-    notes = (read_note((each.summary or {}).get(_SUMMARY)) for each in reversed(table.snapshots()))
-    found = next((each["marks"] for each in notes if each and brought(each, ref.app_id) == held), None)
-    marks = ((topic, *mark) for topic, marks in (found or {}).items() for mark in marks.items())
-    return found and {(topic, int(partition)): tuple(place) for topic, partition, place in marks}
 
 
 def noted_again(ref: TableRef, metadata: Any) -> dict[str, str]:
