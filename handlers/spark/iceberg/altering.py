@@ -66,6 +66,7 @@ class Altering:
                         self._drop(own)
                     case ddl.TruncateTable() | ddl.DropTable():
                         self._is_emptied = True
+            self.commit.check()
             files = self.commit.files() if self._is_emptied or self._values else []
             kept = files if self.history is not None or not self._is_emptied else []
             rows = (self._changed(self.commit.rows(file, before), before) for file in kept)
