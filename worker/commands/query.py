@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 from sqlglot import expressions
 
-from handlers.spark.read.in_duckdb import connected, values_of
+from handlers.spark.read.in_duckdb import connected, named, values_of
 from handlers.spark.read.moment import Moment, moment_of
 from handlers.values.change_json import json_text, json_value
 from worker.commands.output import WIDEST, Output, begin, wide_console
@@ -32,6 +33,8 @@ FORMATS = ("table", "json", "csv", "arrow")
 FRESHNESS = "binlane.freshness"
 """A table with the facts of all tables, unless the source has one of this name."""
 _SCHEMAS = frozenset(("information_schema", "pg_catalog"))
+_NOT_IN_ARROW = re.compile(r"\b(UHUGEINT|BIGNUM|BIT|TIME(?! ZONE))\b")
+"""Types of DuckDB whose values Arrow or Python would change, such as 24:00. They become texts."""
 _AT_ONCE = 10_000
 """Rows that are converted together."""
 _SHOWN = 1_000
@@ -102,6 +105,12 @@ def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
 
 def _answer(made: duckdb.DuckDBPyConnection, sql: str, format: str, output: Output) -> None:
     if (result := made.sql(sql)) is not None:
+        columns = [f"#{number}" for number in range(1, len(result.columns) + 1)]
+        for at, kind in enumerate(result.types):
+            if _NOT_IN_ARROW.search(str(kind)):
+                columns[at] += f"::VARCHAR AS {named(result.columns[at])}"
+        if any("::" in each for each in columns):
+            result = result.project(", ".join(columns))
         _print(result.to_arrow_reader(_AT_ONCE), format, output)
 
 

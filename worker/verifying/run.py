@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -95,9 +95,7 @@ def compare(
     report = Report()
     try:
         with opened_lakes(configuration, say) as lakes, closing(Source(url, Path.cwd())) as source:
-            places = Places(configuration.databases)
-            own = [table for table in source.tables() if places.of(table.database, table.name) is None]
-            tables = {table.full_name: table for table in own if chosen(table.full_name)}
+            tables = _tables(source, Places(configuration.databases), chosen)
             job = _Job(configuration, chosen, source, tables, with_waiting, chunk, limit, tell)
             for lake in lakes:
                 if lake.entry.options.mode == "replica":
@@ -113,6 +111,16 @@ def compare(
         if report.error is None:
             raise
     return report
+
+
+def _tables(source: Source, places: Places, chosen: Callable[[str], bool]) -> Mapping[str, SourceTable]:
+    """Return the chosen tables by their names for handlers. Of several that are gathered, one with rows."""
+    found: dict[str, SourceTable] = {}
+    for table in source.tables():
+        name = ".".join(places.placed(table.database, table.name))
+        if chosen(name) and (name not in found or source.is_empty(found[name])):
+            found[name] = replace(table, above=tuple(map(places.label, table.above)))
+    return found
 
 
 def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableReport]:

@@ -48,7 +48,17 @@ def converted(column: str, old: str, new: str, source_type: str) -> str | None:
 # ---- numbers
 
 
-def _to_number(column: str, old: str, new: str, _: MySQLType) -> str | None:
+def _to_number(column: str, old: str, new: str, source: MySQLType) -> str | None:
+    value, name = _number(column, old, new), source.name
+    if value is not None and name in ("float", "double") and len(source.sizes) == 2:
+        return f"CASE WHEN round({value}, {source.sizes[1]}) = {value} THEN {value} END"
+    if value is not None and name == "year":  # 1 to 99 and '0' are years of 1970 to 2069
+        zero = f" OR {value} = 0" if kind_of(old) == "integer" else ""
+        return f"CASE WHEN {value} BETWEEN 1901 AND 2155{zero} THEN {value} END"
+    return value
+
+
+def _number(column: str, old: str, new: str) -> str | None:
     kind = kind_of(old)
     whole = kind_of(new) == "integer"
     if kind == "labels":
@@ -58,7 +68,8 @@ def _to_number(column: str, old: str, new: str, _: MySQLType) -> str | None:
     if kind == "float":  # MySQL rounds these as C does, half to even
         return f"try_cast({f'rint({column})' if whole else column} AS {new})"
     if kind in ("date", "moment"):
-        form = "yyyyMMdd" if kind == "date" else "yyyyMMddHHmmss"
+        form = "yyyyMMdd" if kind == "date" else f"yyyyMMddHHmmss{'' if whole else '.SSSSSS'}"
+        column = _cut(column, 0) if kind == "moment" and whole else column
         return f"try_cast(date_format({column}, '{form}') AS {new})"
     if kind in ("string", "binary"):
         column = _trusted_text(column) if kind == "binary" else column
@@ -72,14 +83,19 @@ def _to_number(column: str, old: str, new: str, _: MySQLType) -> str | None:
 # ---- texts
 
 
-def _to_string(  # noqa: PLR0911 - one return for each kind
-    column: str, old: str, new: str, source: MySQLType
-) -> str | None:
+def _to_string(column: str, old: str, new: str, source: MySQLType) -> str | None:
+    text = _text(column, old, source)
+    return f"rtrim({text})" if text is not None and source.name == "char" else text
+
+
+def _text(column: str, old: str, source: MySQLType) -> str | None:  # noqa: PLR0911 - one for each kind
     kind = kind_of(old)
     if source.name == "time":
         return _to_time(column, kind, source.sizes[0] if source.sizes else 0)
+    if source.name == "enum" and kind == "integer":
+        return f"get({typed(source.labels, 'array<string>')}, try_cast({column} AS int) - 1)"
     if kind == "string":
-        return column
+        return column if source.name != "decimal" else _fixed(column, (*source.sizes, 0, 0)[1])
     if kind == "labels":
         return f"array_join({column}, ',')"
     if kind == "binary":
@@ -112,6 +128,13 @@ def _digits(column: str, old: str, source: MySQLType) -> str:
     return f"concat({text}, '{point}{'0' * (wanted - scale)}')"
 
 
+def _fixed(column: str, scale: int) -> str:
+    """Return a decimal that is a text with `scale` digits after the point, null if another is lost."""
+    whole, fraction = (f"split_part({column}, '.', {place})" for place in (1, 2))
+    text = f"concat({whole}, '.', rpad({fraction}, {scale}, '0'))" if scale else whole
+    return f"CASE WHEN {column} RLIKE '^-?[0-9]+([.][0-9]{{0,{scale}}}0*)?$' THEN {text} END"
+
+
 def _trusted_text(column: str) -> str:
     """Return bytes as text if they are valid UTF-8, else null."""
     return f"CASE WHEN is_valid_utf8(CAST({column} AS string)) THEN CAST({column} AS string) END"
@@ -121,11 +144,7 @@ def _to_time(column: str, kind: str, digits: int) -> str | None:
     if kind == "date":
         return f"CASE WHEN {column} IS NOT NULL THEN '00:00:00{'.' + '0' * digits if digits else ''}' END"
     if kind == "moment":
-        # Round first, because date_format truncates.
-        column = (
-            f"timestamp_micros(CAST(round(unix_micros(CAST({column} AS timestamp)), {digits - 6}) AS bigint))"
-        )
-        return f"date_format({column}, 'HH:mm:ss{'.' + 'S' * digits if digits else ''}')"
+        return f"date_format({_cut(column, digits)}, 'HH:mm:ss{'.' + 'S' * digits if digits else ''}')"
     if kind != "string":
         return None
     sign = f"CASE WHEN {column} LIKE '-%' THEN '-' ELSE '' END"
@@ -133,14 +152,24 @@ def _to_time(column: str, kind: str, digits: int) -> str | None:
     hours, minutes, seconds = (f"int(element_at({parts}, {place}))" for place in (1, 2, 3))
     fraction = f"int(rpad(coalesce(get({parts}, 3), '0'), 6, '0'))"
     micros = f"((({hours} * 60L + {minutes}) * 60 + {seconds}) * 1000000 + {fraction})"
-    rounded = f"round({micros}, {digits - 6})"
     clock = (
-        f"format_string('%02d:%02d:%02d', {rounded} div 3600000000L, {rounded} div 60000000L % 60, "
-        f"{rounded} div 1000000L % 60)"
+        f"format_string('%02d:%02d:%02d', {micros} div 3600000000L, {micros} div 60000000L % 60, "
+        f"{micros} div 1000000L % 60)"
     )
-    fraction = f", '.', left(format_string('%06d', {rounded} % 1000000L), {digits})" if digits else ""
+    unit = 10 ** (6 - digits)
+    fraction = f", '.', left(format_string('%06d', {micros} % 1000000L), {digits})" if digits else ""
     is_time = f"{column} RLIKE '^-?[0-9]{{1,3}}:[0-9]{{2}}:[0-9]{{2}}(\\\\.[0-9]{{1,6}})?$'"
-    return f"CASE WHEN {is_time} THEN concat({sign}, {clock}{fraction}) END"
+    return (
+        f"CASE WHEN {is_time} AND {micros} % {unit} * 2 < {unit} THEN concat({sign}, {clock}{fraction}) END"
+    )
+
+
+def _cut(column: str, digits: int) -> str:
+    """Return a moment with `digits` after the point. Null if MySQL, which rounds, and MariaDB, which cuts,
+    would differ: no record tells which of both is the source."""
+    unit = 10 ** (6 - digits)
+    rest = f"((unix_micros(CAST({column} AS timestamp)) % {unit} + {unit}) % {unit})"
+    return f"CASE WHEN {rest} * 2 < {unit} THEN timestampadd(MICROSECOND, -{rest}, {column}) END"
 
 
 # ---- bytes, labels, dates
@@ -170,17 +199,25 @@ def _to_labels(column: str, old: str, new: str, source: MySQLType) -> str | None
     return f"CASE WHEN {column} IS NOT NULL THEN filter({order}, one -> array_contains({column}, one)) END"
 
 
-def _to_date(column: str, old: str, new: str, _: MySQLType) -> str | None:
+def _to_date(column: str, old: str, new: str, source: MySQLType) -> str | None:
     kind = kind_of(old)
-    if kind in ("date", "moment"):
+    if kind == "date":
         return f"CAST({column} AS {new})"
-    if kind == "binary":
-        return f"try_cast({_trusted_text(column)} AS {new})"
     if kind in ("integer", "decimal", "float"):
         whole = f"CAST(CAST({column} AS decimal(20, 0)) AS string)"
         form = f"CASE length({whole}) WHEN 8 THEN 'yyyyMMdd' ELSE 'yyyyMMddHHmmss' END"
         return f"CAST(try_to_timestamp({whole}, {form}) AS {new})"
-    return f"try_cast({column} AS {new})" if kind == "string" else None
+    if kind in ("string", "binary"):
+        text = column if kind == "string" else _trusted_text(column)
+        moment = new if kind_of(new) == "moment" else "timestamp_ntz"
+        column = f"CASE WHEN {text} LIKE '%-%-%' THEN try_cast({text} AS {moment}) END"
+    elif kind != "moment":
+        return None
+    if kind_of(new) == "date":
+        later = f"CAST(timestampadd(MICROSECOND, 500000, {column}) AS date)"
+        return f"CASE WHEN {later} = CAST({column} AS date) THEN {later} END"
+    digits = (*source.sizes, 0)[0] if source.name in ("datetime", "timestamp") else 6
+    return f"CAST({_cut(column, digits) if digits < 6 else column} AS {new})"
 
 
 _CONVERSIONS: Mapping[str, Callable[[str, str, str, MySQLType], str | None]] = {

@@ -9,19 +9,17 @@ from operator import methodcaller
 from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import ModifyColumn, TableName
-from handlers.mysql.types import read_type
-from handlers.spark.ddl.conversions import converted
+from handlers.spark.ddl.conversions import converted, kind_of
 from handlers.spark.ddl.replacing import write_anew
 from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.state import look
 from handlers.spark.delta.table_columns import ColumnChange
+from handlers.spark.rows.column_types import may_change_alone
 from handlers.spark.rows.spark_types import can_widen
 from handlers.spark.table_ref import TableRef, quoted
 
 log = get_logger("handlers.spark")
 
-# The form of these values depends on the source's type, which may change although Spark's does not.
-_SPELLED = ("time", "set", "binary")
 _GENERATED = ("delta.generationExpression", "delta.identity.")
 """Prefixes of Delta's metadata keys of columns that it fills by itself."""
 
@@ -89,13 +87,11 @@ def _changes(
         if own is None:
             continue
         old, new = columns[own], target.type_of(operation.column)
-        if old == new and (
-            read_type(type_text).name not in _SPELLED or name.lower() in target.around.overrides
-        ):
-            continue
-        if can_widen(old, new):
+        is_kept = name.lower() in target.around.overrides or not may_change_alone(type_text)
+        is_kept = is_kept or kind_of(old) != kind_of(new)
+        if is_kept and can_widen(old, new):
             wider[own] = new
-        else:
+        elif old != new or not is_kept:
             conversions.append(_conversion(table, own, old, new, type_text))
     return wider, conversions
 

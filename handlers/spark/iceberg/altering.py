@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.exceptions import ValidationError
+from sqlglot import transpile
 
 from handlers.api import Rejected
 from handlers.mysql import ddl
 from handlers.mysql.ddl.values import default_value
-from handlers.mysql.types import SYNONYMS, MySQLType, read_type
+from handlers.spark.ddl.conversions import converted
 from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import holds_all
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.iceberg.columns import arrow_schema, in_table
 from handlers.spark.iceberg.commits import TableCommit
-from handlers.spark.rows.column_types import column_type
+from handlers.spark.rows.column_types import column_type, may_change_alone, spark_name
 from handlers.spark.rows.conversions import array_of, fitting
 from handlers.spark.rows.shape import TIME
 
 _DROPPED = "binlane: the source has dropped this column"
 _IDS = "schema.name-mapping.default"
-_SPELLED = ("time", "set", "binary")  # their values may change although Iceberg's type does not
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class Altering:
                         self._drop(own)
                     case ddl.TruncateTable() | ddl.DropTable():
                         self._is_emptied = True
+            self.commit.check()
             files = self.commit.files() if self._is_emptied or self._values else []
             kept = files if self.history is not None or not self._is_emptied else []
             rows = (self._changed(self.commit.rows(file, before), before) for file in kept)
@@ -136,21 +139,23 @@ class Altering:
     def _modify(self, own: str, column: ddl.Column) -> None:
         old, new = arrow_schema(self.commit.schema).field(own).type, self._type_of(column)
         is_narrower = old != new and holds_all(old, new) and not pa.types.is_integer(new)
-        is_kept = old != new or column.name.lower() in self.overrides
-        if is_narrower or not (is_kept or self._are_kept(own, read_type(column.type))):
+        is_told = column.name.lower() in self.overrides
+        if is_narrower or not (is_told or self._are_kept(own, old, new, column.type)):
             raise ValueError(f"the values of {own} may change with its type {column.type}")
         self._hold(own, new)
 
-    def _are_kept(self, own: str, kind: MySQLType) -> bool:
-        """Whether the source changes no value as the column gets this type, for which Iceberg's stays."""
-        name, size = SYNONYMS.get(kind.name, kind.name), 10 ** (6 - sum(kind.sizes))
-        for file in self.commit.files() if name in ("char", "datetime", "timestamp") else ():
-            values = self.commit.rows(file, self.commit.schema.select(own)).column(0)
-            is_text = name == "char"
-            kept = pc.utf8_rtrim(values, " ") if is_text else pc.round_temporal(values, size, "microsecond")
-            if not kept.equals(values):
-                return False
-        return name not in _SPELLED
+    def _are_kept(self, own: str, old: pa.DataType, new: pa.DataType, source_type: str) -> bool:
+        """Whether the source changes no value as the column gets this type."""
+        files = self.commit.files() if may_change_alone(source_type) else ()
+        value = converted("c", spark_name(old), spark_name(new), source_type)
+        changed = transpile(f"SELECT 1 FROM there WHERE NOT c <=> ({value})", read="spark", write="duckdb")[0]
+        with duckdb.connect() as engine, suppress(duckdb.Error):  # it lacks some functions of Spark
+            for file in files:
+                rows = self.commit.rows(file, self.commit.schema.select(own)).rename_columns(["c"])
+                if engine.register("there", rows).execute(changed).fetchone():
+                    return False
+            return True
+        return False
 
     def _changed(self, there: pa.Table, before: Any) -> pa.Table:
         """Return a file's rows with their new values."""

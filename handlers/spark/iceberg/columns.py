@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, schema_to_pyarrow, visit_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, make_compatible_name
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import DoubleType, FloatType
 
@@ -65,10 +65,13 @@ def unfit(schema: Schema, partitions: PartitionSpec, names: Sequence[str] = ()) 
     """Return why a commit of rows with these columns would fail, or change values. Empty if it would not."""
     added = {f"_partition_{each.name}" for each in partitions.fields}  # PyIceberg divides rows by them
     for spelled in ([each.name for each in schema.fields], names):
-        known = {name.casefold(): name for name in spelled}
+        known = {key: name for name in spelled for key in _keys(name)}
         for name in spelled:
-            if known[name.casefold()] != name or name in added or name.lower().startswith("_binlane_"):
-                return f"{name!r} is also another column, if case is ignored, or one that merges add"
+            is_other = not name or any(known[key] != name for key in _keys(name))
+            if is_other or name in added or name.lower().startswith("_binlane_"):
+                return (
+                    f"{name!r} is also another column, in files or if case is ignored, or one that merges add"
+                )
     for field in schema.fields:
         if _OF_STRUCTS.search(kind := str(field.field_type)):
             return f"column {field.name!r} is {kind}, and PyIceberg does not keep its nulls"
@@ -82,6 +85,10 @@ def unfit(schema: Schema, partitions: PartitionSpec, names: Sequence[str] = ()) 
         if str(how) != "void" and (is_float or not how.can_transform(source)):
             return f"{own} is {source}, which cannot be partitioned by {how}"
     return ""
+
+
+def _keys(name: str) -> set[str]:
+    return {name.casefold(), make_compatible_name(name or "_").casefold()}  # files have the second one
 
 
 def lacking(table: pa.Schema, rows: pa.Schema) -> list[str]:

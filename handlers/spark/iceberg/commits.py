@@ -31,6 +31,7 @@ _EVERY = AlwaysTrue()
 _SUMMARY = "binlane"
 """The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has four
 numbers: first and last segment, snapshot, sequence number. Version 1 of the format has times instead."""
+_METRICS = "write.metadata.metrics."
 _FILE_BYTES = 128 * 2**20  # of rows in memory that become one file
 _MOST_MANIFESTS = 20  # each commit adds one or two; then they become one
 
@@ -48,20 +49,14 @@ def held_in(ref: TableRef, table: Any) -> Held:
     is_there = any(each.snapshot_id == snapshot for each in ancestors_of(newest, metadata))
     places = (getattr(each, of_order) or 0 for each in ancestors_of(newest, metadata))  # or those after it
     if is_there or (newest and table.snapshot_by_id(snapshot) is None and min(places) >= place):
-        return Held(first, last)
+        notes = (read_note((each.summary or {}).get(_SUMMARY)) for each in reversed(table.snapshots()))
+        found, held = (brought(each, ref.app_id) for each in notes), Held(first, last)
+        return next((each for each in found if each == held), held)
     raise LostCommit(
         f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "
         "between them would be lost. Make that snapshot current again (in Spark: CALL "
         "system.set_current_snapshot); or remove the table with its log, and read the source again"
     )
-
-
-def marks_of(ref: TableRef, table: Any, held: Held) -> Mapping[tuple[str, int], tuple[int, int]] | None:
-    """Return the Kafka positions of the newest merge. None if its snapshot has expired."""
-    notes = (read_note((each.summary or {}).get(_SUMMARY)) for each in reversed(table.snapshots()))
-    found = next((each["marks"] for each in notes if each and brought(each, ref.app_id) == held), None)
-    marks = ((topic, *mark) for topic, marks in (found or {}).items() for mark in marks.items())
-    return found and {(topic, int(partition)): tuple(place) for topic, partition, place in marks}
 
 
 def noted_again(ref: TableRef, metadata: Any) -> dict[str, str]:
@@ -110,23 +105,44 @@ class TableCommit:
         scan = ArrowScan(self.transaction.table_metadata, self._io, schema or self.schema, _EVERY)
         return scan.to_table([file]).cast(arrow_schema(schema or self.schema))
 
-    def replace(self, removed: Sequence[Any], added: Iterable[pa.Table], note: CommitNote) -> None:
-        """Put rows in place of files, in one snapshot with the note. Raises ValueError if `unfit`."""
-        metadata, counter = self.transaction.table_metadata, itertools.count()
+    def check(self) -> None:
+        """Raise ValueError if the table is `unfit`."""
+        metadata = self.transaction.table_metadata
         if why := unfit(metadata.schema(), metadata.spec()):
             raise ValueError(why)
+
+    def replace(self, removed: Sequence[Any], added: Iterable[pa.Table], note: CommitNote) -> None:
+        """Put rows in place of files, in one snapshot with the note. Raises ValueError if `unfit`."""
+        self.check()
+        counter = itertools.count()
         summary = {_SUMMARY: note.to_json(self.ref.app_id)}
         kind = Operation.OVERWRITE if removed else Operation.APPEND
         producer = _Replacing(kind, self.transaction, self._io, snapshot_properties=summary)
-        with producer:
-            for each in removed:
-                producer.delete_data_file(each.file)
-            for rows in _packed(added):
-                for file in _dataframe_to_data_files(metadata, rows, self._io, producer.commit_uuid, counter):
-                    producer.append_data_file(file)
+        try:
+            with producer:
+                for each in removed:
+                    producer.delete_data_file(each.file)
+                for rows in _packed(added):
+                    for file in self._written(rows, producer.commit_uuid, counter):
+                        producer.append_data_file(file)
+        except pa.ArrowException:
+            raise
+        except (OverflowError, ValueError) as error:  # the least decimals have one digit more when truncated
+            spec = "; ".join(map(str, self.transaction.table_metadata.spec().fields))
+            raise ValueError(f"PyIceberg cannot write these rows by partitions ({spec}): {error}") from error
         if note.segment:
             made = self.transaction.table_metadata.snapshot_by_id(producer.snapshot_id)
             self._noted = _noted(self.ref, note.first, note.segment, made)
+
+    def _written(self, rows: pa.Table, commit: Any, counter: Any) -> list[Any]:
+        """Write files with these rows."""
+        metadata = self.transaction.table_metadata
+        try:
+            return list(_dataframe_to_data_files(metadata, rows, self._io, commit, counter))
+        except UnicodeEncodeError:  # PyIceberg has cut a bound and counted U+D7FF up, so write none
+            kept = {key: each for key, each in metadata.properties.items() if not key.startswith(_METRICS)}
+            plain = metadata.model_copy(update={"properties": {**kept, f"{_METRICS}default": "counts"}})
+            return list(_dataframe_to_data_files(plain, rows, self._io, commit, counter))
 
     def commit(self, properties: Mapping[str, str] = {}) -> None:
         """Make the commit, with these table properties. Raises MergeConflict if another writer was first, and

@@ -10,8 +10,9 @@ that was restored, replaced or removed looks like one that never contained more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from handlers.spark.log.stores.interface import AlreadyThere, Files
@@ -22,12 +23,15 @@ _LEFT = re.compile(r"left-(\d{20})")
 _FOLLOWED = re.compile(r"followed-(\d{20})")
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Held:
     """The segments of the newest merge into a table. The table contains all up to `last`."""
 
     first: int = 0
     last: int = 0
     """0 if the table contains none, or does not exist."""
+    marks: Mapping[tuple[str, int], tuple[int, int]] | None = field(default=None, compare=False)
+    """(topic, partition) -> (offset, index) of the last of these changes, if the merge's note is there."""
 
 
 class Told(NamedTuple):

@@ -77,7 +77,9 @@ def _values(column: pa.Array) -> list[Any]:
     except (ValueError, OverflowError):
         if pa.types.is_nested(column.type):
             raise
-        found = column.cast(pa.string()).to_pylist()
+        with duckdb.connect() as made:  # Arrow has no words for infinity
+            made.execute("SET TimeZone = 'UTC'").register("rows", pa.table({"c": column}))
+            found = [each for (each,) in made.execute("SELECT c::VARCHAR FROM rows").fetchall()]
     return found
 
 

@@ -93,6 +93,18 @@ _SIZED: Mapping[str, Callable[[tuple[int, ...]], ColumnType]] = {
     "time": _time,
 }
 
+
+def may_change_alone(type_text: str) -> bool:
+    """Whether a column's values may change as it gets this type, although Spark's type stays."""
+    name, sizes = read_type(type_text)[:2]
+    of_size = {
+        **dict.fromkeys(("datetime", "timestamp"), sizes != (6,)),
+        **dict.fromkeys(("float", "double"), len(sizes) == 2),
+        "decimal": sizes > (MOST_DIGITS,),
+    }
+    return of_size.get(name, name in ("time", "set", "binary", "char", "year"))
+
+
 # ---- Spark's own spelling
 
 _NAMES: Mapping[str, pa.DataType] = {

@@ -58,16 +58,60 @@ RETYPED: list[tuple[str, str, str, Any]] = [
     ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03.5'", "time(2)", "01:02:03.50"),
     ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03'", "varchar(30)", "2024-02-29 01:02:03"),
     ("timestamp", "TIMESTAMP'2024-02-29 01:02:03'", "bigint", 20240229010203),
-    ("string", "'-838:59:58.75'", "time", "-838:59:59"),
+    ("string", "'-838:59:58.45'", "time", "-838:59:58"),
     ("string", "'01:02:03'", "time(3)", "01:02:03.000"),
     ("string", "'01:02:03.45'", "time(2)", "01:02:03.45"),
     ("string", "'b'", "enum('b','c','a')", "b"),
+    ("int", "2", "enum('b','c','a')", "c"),
+    ("string", "' a  '", "char(9)", " a"),
+    ("int", "7", "character(9)", "7"),
+    ("binary", "X'6120'", "char(9)", "a"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03.4'", "datetime", datetime(2024, 2, 29, 1, 2, 3)),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'1000-01-01 01:02:03.000449'", "datetime(4)",
+     datetime(1000, 1, 1, 1, 2, 3, 400)),
+    ("timestamp", "TIMESTAMP'1969-12-31 23:59:59.4'", "timestamp",
+     datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'", "datetime(6)", datetime.max),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 23:59:59.4'", "date", date(2024, 2, 29)),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03.25'", "decimal(16,2)",
+     Decimal("20240229010203.25")),
+    ("string", f"'{2**127}.5000'", "decimal(50,2)", f"{2**127}.50"),
+    ("string", "'-7'", "decimal(50,2)", "-7.00"),
+    ("double", "1.25D", "double(10,2)", 1.25),
+    ("float", "1.25D", "double(10,2)", 1.25),
+    ("smallint", "0", "year", 0),
+    ("tinyint", "0", "year", 0),
     ("array<string>", "array('a', 'b')", "set('c','b','a')", ["b", "a"]),
     ("array<string>", "array('a', 'b')", "varchar(9)", "a,b"),
     ("string", "'a,b'", "set('b','a')", ["b", "a"]),
     ("string", "''", "set('b','a')", []),
     ("string", "'{\"a\":[1]}'", "json", '{"a":[1]}'),
 ]  # fmt: skip
+
+
+# Spark's type and value, the new type of the source. MySQL and MariaDB have other values then, or differ.
+REFUSED = [
+    ("string", "'-838:59:58.75'", "time"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03.5'", "time"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03.5'", "datetime"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'1960-02-29 01:02:03.0005'", "timestamp(3)"),
+    ("timestamp", "TIMESTAMP'1960-02-29 01:02:03.654326'", "timestamp(5) NULL"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 23:59:59.5'", "date"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 01:02:03.5'", "bigint"),
+    ("string", "'2024-02-29 23:59:59.5'", "date"),
+    ("string", "'2024-02-29 01:02:03.5'", "datetime"),
+    ("string", "'01:02:03'", "timestamp"),
+    ("string", "'240229'", "date"),
+    ("string", "'1.505'", "decimal(50,2)"),
+    ("string", "'1e2'", "decimal(50,2)"),
+    ("double", "1.255D", "double(10,2)"),
+    ("float", "1.255D", "double(10,2)"),
+    ("double", "1.255D", "float(10,2)"),
+    ("smallint", "5", "year"),
+    ("tinyint", "5", "year"),
+    ("string", "'0'", "year"),
+    ("int", "4", "enum('b','c','a')"),
+]
 
 
 @IN_ONE_LIFE
@@ -81,6 +125,15 @@ def test_values_are_converted_as_mysql_does_in_one_commit(lake: DDLLake, mortal:
     assert [first[f"c{at}"] for at in range(len(RETYPED))] == [value for *_, value in RETYPED]
     assert set(second.values()) == {2, None}
     assert lake.commits() == ["WRITE"]
+
+
+def test_values_that_the_source_may_have_changed_otherwise_are_refused(lake: DDLLake) -> None:
+    columns = "; ".join(f"c{at} {old}" for at, (old, *_) in enumerate(REFUSED))
+    lake.put("t", f"id int; {columns}", f"1, {', '.join(value for _, value, _ in REFUSED)}")
+    for at, (_, _, new) in enumerate(REFUSED):
+        with pytest.raises(Rejected, match=f"column c{at} of db.t cannot become .*: 1 of its values"):
+            lake.follow(f"ALTER TABLE t MODIFY c{at} {new}", mortal=False)
+    assert lake.commits() == []
 
 
 def test_what_delta_can_widen_is_not_written_anew(lake: DDLLake) -> None:

@@ -9,7 +9,7 @@ import pytest
 from integration.process import eventually
 from spark_lake import Lake, MakeLake, change
 
-from handlers import Rejected
+from handlers import Rejected, TargetUnavailable
 
 LOG = "lake/_binlane/shop/orders"
 
@@ -23,6 +23,28 @@ def leave(lake: Lake) -> None:
     merger = lake.handler._open._merger  # type: ignore[union-attr]
     merger._options = merger._options.model_copy(update={"at_close": 0.0})
     lake.close()
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_segments_of_another_log_do_not_pass_for_merged(make_lake: MakeLake, ahead: int, engine: str) -> None:
+    """As when a second group begins with another path of the same table: it has logs of its own."""
+    lake = make_lake(merge={"engine": engine})
+    other = make_lake(path="lake/shop/{table}", merge={"engine": engine})
+    put(lake, 2)
+    for number in range(1 + ahead):
+        put(other, 101 + number)
+        other.merge()
+    before = lake.rows()
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"has segment \d of another log than .*two warehouses or paths"):
+            lake.sink().merge()
+    lake.crash()
+    with pytest.raises(TargetUnavailable, match=r"has segment \d of another log"):
+        put(lake, 3)
+    put(other, 200)
+    other.merge()
+    assert lake.rows() == [*before, (200, "a")]
 
 
 def forget_owner(lake: Lake) -> None:

@@ -164,6 +164,17 @@ def test_the_least_integers_are_found_in_partitions(make_lake: MakeLake, kind: s
     assert sorted(row["id"] for row in lake.rows()) == [least, least + 1, 5]
 
 
+@pytest.mark.parametrize("how", ["default", "column.name"])
+def test_texts_without_a_next_character_are_kept(make_lake: MakeLake, how: str) -> None:
+    """PyIceberg cuts the greatest text after 16 characters, and then counts the last one up."""
+    lake = make_lake(properties={f"write.metadata.metrics.{how}": "truncate(16)"})
+    text = 15 * "x" + "\ud7ff more"
+    for offset, name in enumerate(("a", text, text + "!")):
+        lake.take(change(offset, {"id": 1, "name": name}))
+        lake.merge()
+    assert lake.rows() == [{"id": 1, "name": text + "!"}]
+
+
 @pytest.mark.parametrize("partition", ["years(id)", "months(id)"])
 @pytest.mark.parametrize("kind", ["date", "datetime"])
 def test_many_keys_at_the_ends_of_the_calendar_are_found(

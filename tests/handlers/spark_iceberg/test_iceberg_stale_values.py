@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,16 @@ def test_a_name_that_files_without_ids_have_is_not_given_again(
         ("varchar(9)", " a", "character(9)", False),
         ("char(9)", "a", "varchar(9)", False),
         ("float", 0.1, "float", False),
+        ("double", 0.125, "double(10,2)", True),
+        ("decimal(50,4)", Decimal("1.5000"), "decimal(50,2)", True),
+        ("decimal(50,4)", Decimal("1.5000"), "decimal(60,4)", False),
+        ("float", 0.125, "double(10,2)", True),
+        ("smallint", 5, "year", True),
+        ("bigint", 5, "year", True),
+        ("bigint", 5, "int", False),
+        ("year", 2026, "year NOT NULL", False),
+        ("set('a','b')", ("a", "b"), "set('b','a')", True),
+        ("set('a','b')", ("a", "b"), "set('a','b','c')", False),
     ],
 )
 def test_a_type_that_changes_values_in_the_source_is_refused(

@@ -47,13 +47,45 @@ def test_columns_like_those_of_queries_are_refused(make_lake: MakeLake, mode: st
 
 
 def test_columns_that_differ_only_in_case_are_refused(lake: IcebergLake) -> None:
-    with pytest.raises(Rejected, match="'straße' is also another column, if case is ignored"):
+    with pytest.raises(Rejected, match="'straße' is also another column, in files or if case is ignored"):
         lake.take(
             change(1, {"id": 1, "straße": 1, "strasse": 2}, dict.fromkeys(("id", "straße", "strasse"), "int"))
         )
     _made(lake, ("id", IntegerType()), ("name", StringType()), ("NAME", StringType()))
-    with pytest.raises(Rejected, match="'name' is also another column, if case is ignored"):
+    with pytest.raises(Rejected, match="'name' is also another column, in files or if case is ignored"):
         lake.take(change(1, {"id": 1, "name": "a"}))
+
+
+@pytest.mark.parametrize(("name", "other"), [("a.b", "a_x2Eb"), ("a b", "a_x20b"), ("1a", "_1A"), ("", "c")])
+def test_columns_that_are_one_in_files_are_refused(make_lake: MakeLake, name: str, other: str) -> None:
+    lake = make_lake()
+    with pytest.raises(Rejected, match=r"'.*' is also another column, in files or if case is ignored"):
+        lake.take(change(1, {"id": 1, name: 1, other: 2}, dict.fromkeys(("id", name, other), "int")))
+    if name:
+        types = {"id": "int", name: "int", "n": "int"}
+        lake.take(change(2, {"id": 1, name: 1, "n": 2}, types))
+        for clause in (f"ADD COLUMN `{other}` int", f"RENAME COLUMN n TO `{other}`"):
+            with pytest.raises(Rejected, match="is also another column, in files"):
+                lake.take(change(3, None, None, op="ddl", sql=f"ALTER TABLE orders {clause}"))
+        lake.take(change(5, {"id": 1, name: 2, "n": 3}, types))
+        lake.merge()
+        assert lake.rows() == [{"id": 1, name: 2, "n": 3}]
+
+
+@pytest.mark.parametrize("width", [100, 70_000])
+def test_the_least_decimals_of_a_truncated_partition_are_told(make_lake: MakeLake, width: int) -> None:
+    lake = make_lake(partition_by=[f"truncate({width}, c)"])
+    for offset, value in enumerate(("1.50", "-99.99")):
+        lake.take(change(offset, {"id": offset, "c": Decimal(value)}, {"id": "int", "c": "decimal(4,2)"}))
+        if offset:
+            with pytest.raises(Exception, match=r"by partitions .*truncate\[\d+\]"):
+                lake.merge()
+        else:
+            lake.merge()
+    with lake.table().update_spec() as spec:
+        spec.remove_field("c_truncate")
+    lake.merge()
+    assert [row["c"] for row in lake.rows()] == [Decimal("1.50"), Decimal("-99.99")]
 
 
 @pytest.mark.parametrize(

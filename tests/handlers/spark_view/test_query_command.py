@@ -163,6 +163,29 @@ def test_times_that_python_does_not_have_are_texts(folder: Path) -> None:
     assert "out of range" in run(folder, "SELECT [DATE '12000-01-01'] AS a", code=1)
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("340282366920938463463374607431768211455::UHUGEINT", "340282366920938463463374607431768211455"),
+        ("'10:00:00+02'::TIMETZ", "10:00:00+02"),
+        ("'24:00:00'::TIME", "24:00:00"),
+        ("'0101'::BIT", "0101"),
+        ("['0101'::BIT]", "[0101]"),
+        ("'infinity'::DATE", "infinity"),
+        ("'-infinity'::TIMESTAMP", "-infinity"),
+        ("'infinity'::TIMESTAMPTZ", "infinity"),
+        ("'2024-01-01 12:00:00+02'::TIMESTAMPTZ", "2024-01-01T10:00:00+00:00"),
+        ("'12000-01-01 12:00:00.5+02'::TIMESTAMPTZ", "12000-01-01 10:00:00.5+00"),
+        ("(-170141183460469231731687303715884105728)::HUGEINT", "-170141183460469231731687303715884105728"),
+    ],
+)
+def test_values_that_arrow_does_not_have_are_texts(folder: Path, value: str, text: str) -> None:
+    out = run(folder, f"SELECT 7 AS a, {value} AS a", "--format", "csv")
+    assert list(csv.reader(io.StringIO(out))) == [["a", "a_1"], ["7", text]]
+    assert json.loads(run(folder, f"SELECT {value} AS a", "--format", "json")) == {"a": text}
+    assert text in run(folder, f"SELECT {value} AS a")
+
+
 def test_a_line_of_csv_is_one_row_for_each_reader(folder: Path) -> None:
     sql = "SELECT chr(13) || 'a' AS x, 'b' AS y UNION ALL SELECT chr(13) || chr(10), chr(10)"
     out = run(folder, sql, "--format", "csv")

@@ -91,6 +91,21 @@ def test_no_spark_starts_for_tables_in_folders(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("into", ["shops", "shop"])
+def test_gathered_tables_without_a_replica_are_told(tmp_path: Path, shop: sa.Connection, into: str) -> None:
+    stage = Stage(tmp_path, None)
+    stage.configure([{"match": f"{into}.*", "handlers": [REPLICA]}])
+    configured = json.loads(stage.config.read_text())
+    configured["databases"] = {into: {"match": "shop*.*"}}
+    stage.config.write_text(json.dumps(configured))
+    shop.exec_driver_sql("CREATE TABLE void (id INTEGER PRIMARY KEY)")
+    assert stage.verify(url(shop)) == (0, {"equal": True, "error": None, "tables": []})
+    shop.exec_driver_sql("INSERT INTO items VALUES (1, 'n', 1)")
+    code, told = stage.verify(url(shop), f"{into}.items", f"{into}.void")
+    [table] = told["tables"]
+    assert (code, table["table"], table["state"]) == (1, f"{into}.items", "no replica")
+
+
 def test_gathered_tables_are_not_compared(tmp_path: Path, shop: sa.Connection) -> None:
     """Rows of the other databases would be surplus, and a repair would delete them."""
     shop.exec_driver_sql("INSERT INTO items VALUES (1, 'n', 1)")

@@ -68,7 +68,9 @@ def brought(note: Mapping[str, Any] | None, app_id: str) -> Held | None:
     An earlier release recorded only the last segment, and used it as Delta's transaction version too."""
     if note is None or note.get("log") != app_id or not note.get("segment"):
         return None
-    return Held(int(note.get("first") or note["segment"]), int(note["segment"]))
+    told = ((topic, *mark) for topic, marks in note.get("marks", {}).items() for mark in marks.items())
+    marks = {(topic, int(partition)): tuple(place) for topic, partition, place in told}
+    return Held(int(note.get("first") or note["segment"]), int(note["segment"]), marks or None)
 
 
 class LostCommit(RuntimeError):

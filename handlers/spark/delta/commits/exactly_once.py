@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by, held_in_snapshot, is_committed
 from handlers.spark.log.last_seen_table import Held
-from handlers.spark.log.segment_file import BrokenLog
+from handlers.spark.log.segment_file import BrokenLog, read_head
+from handlers.spark.log.segment_folder import SegmentFolder
 from handlers.spark.log.segments import SegmentLog
+from handlers.spark.log.stores.interface import Files
 from handlers.spark.table_ref import TableRef
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -113,6 +115,23 @@ def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> Non
         )
     if held.last < told.last and held.last < log.removed():
         raise LostCommit(lost(ref, told.last, held.last))
+
+
+def check_own(ref: TableRef, held: Held, files: Files) -> None:
+    """Check that the segments which a table contains are its own log's. Others have the same numbers, so own
+    rows would pass for merged. Raises BrokenLog, and what the store raises."""
+    folder, number = ref.log_folder, held.last
+    try:
+        path = f"{folder}/{number:020d}.parquet"
+        is_own = not number or held.marks in (None, read_head(files, path, number, 0).marks.highest())
+    except FileNotFoundError:  # removed, or not shown yet
+        is_own = SegmentFolder(files, folder, now=int).newest() >= number
+    if not is_own:
+        raise BrokenLog(
+            f"{ref} has segment {number} of another log than {folder}: workers with two warehouses or paths "
+            "write it, or the log was restored or removed, and rows would be lost. Give one of them another "
+            "table, restore the log, or remove the table with its log and read the source again"
+        )
 
 
 def check_before(ref: TableRef, held: Held, known: int, first: int) -> None:

@@ -11,17 +11,14 @@ from pyspark.sql.types import StructField
 from handlers.api import Change
 from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.mysql.types import read_type
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.delta.plain_table import OF_COLUMNS
 from handlers.spark.delta.state import TableState
 from handlers.spark.log.segment_file import Statement, columns_of
-from handlers.spark.rows.column_types import column_type, spark_name
+from handlers.spark.rows.column_types import column_type, may_change_alone, spark_name
 from handlers.spark.rows.shape import Mode, Shape, log_schema, reserved_names
 from handlers.spark.rows.spark_types import can_widen
 
-_SPELLED = ("time", "set", "binary")
-"""Types whose values may change although Spark's type does not."""
 _PLAIN = OF_COLUMNS | {"delta.columnMapping.nested.ids"}
 """Column metadata that prevents no statement."""
 
@@ -153,7 +150,7 @@ class Foreseen:
 
     def _retyped(self, column: ddl.Column, fields: list[pa.Field]) -> list[pa.Field] | None:
         place = _place(fields, column.name)
-        if place is None or read_type(column.type).name in _SPELLED:
+        if place is None or may_change_alone(column.type):
             return None
         old, new = fields[place], self._type(column)
         if old.type != new and not can_widen(spark_name(old.type), spark_name(new)):

@@ -31,12 +31,11 @@ from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.iceberg.columns import arrow_schema, lacking, new_partitions, new_schema, unfit
-from handlers.spark.iceberg.commits import TableCommit, held_in, marks_of
+from handlers.spark.iceberg.commits import TableCommit, held_in
 from handlers.spark.iceberg.merging import bring
 from handlers.spark.iceberg.upkeep import expire
 from handlers.spark.log.last_seen_table import Held
-from handlers.spark.log.segment_file import BrokenLog, Segment, read_head
-from handlers.spark.log.segment_folder import SegmentFolder
+from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import HISTORY, Shape
 
 _FOLLOWED = "binlane.statement"
@@ -59,23 +58,8 @@ class IcebergWork(TableWork):
 
     # ---- commits
 
-    def held(self) -> Held:
-        """The same. Raises BrokenLog if they are another log's: own rows would pass for merged."""
-        held, files, folder = held_in(self.ref, table := self._load()), self._world.files, self.ref.log_folder
-        if not held.last:
-            return held
-        try:
-            own = read_head(files, f"{folder}/{held.last:020d}.parquet", held.last, 0).marks.highest()
-            is_own = marks_of(self.ref, table, held) in (None, own)
-        except FileNotFoundError:  # removed, or not shown yet
-            is_own = SegmentFolder(files, folder, now=int).newest() >= held.last
-        if is_own:
-            return held
-        raise BrokenLog(
-            f"{self.ref} has segment {held.last} of another log than {folder}: workers with two warehouses "
-            "write it, or the log was restored or removed, and rows would be lost. Give one of them another "
-            "table, restore the log, or remove the table with its log and read the source again"
-        )
+    def _held(self) -> Held:
+        return held_in(self.ref, self._load())
 
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
         what = Bringing(self.ref, segments, shape, self._note(segments), after)

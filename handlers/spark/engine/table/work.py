@@ -15,7 +15,7 @@ from handlers.mysql.ddl import TableName
 from handlers.progress import MadeAnew
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.commits.exactly_once import MergeConflict, check_own
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import IncompatibleColumn, arrow_schema, evolve, lacking, schema
 from handlers.spark.delta.modes.bringing import Bringing
@@ -151,7 +151,13 @@ class TableWork:
     # ---- Spark
 
     def held(self) -> Held:
-        """The segments of its log that the table contains. Raises UnknownSegments, and what Spark raises."""
+        """The segments of its log that the table contains. Raises BrokenLog if they are another log's. Raises
+        UnknownSegments, and what Spark raises."""
+        held = self._held()
+        check_own(self.ref, held, self._world.files)
+        return held
+
+    def _held(self) -> Held:
         if self.ref.path is not None:
             found = held_in_files(self._world.files, self.ref.path, self.ref.app_id)
             if found is not None:
