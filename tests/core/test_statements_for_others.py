@@ -26,7 +26,7 @@ from worker.units.assigned_partition import Assignment
         ("RENAME TABLE orders TO old, other TO orders", "old", ["shop.orders", "shop.other"]),
         ("RENAME TABLE ORDERS TO OLD", "OLD", ["shop.orders"]),
         ("DROP TABLE tmp, orders", "tmp", ["shop.orders"]),
-        ("DROP TABLE tmp, crm.people, shop.orders", "tmp", ["shop.orders", "crm.people"]),
+        ("DROP TABLE tmp, crm.people, shop.orders", "tmp", ["crm.people", "shop.orders"]),
         ("CREATE TABLE copy LIKE orders", "copy", []),
         ("ALTER TABLE old RENAME COLUMN orders TO b", "old", []),
         ("DROP TABLE tmp, crm.people", "tmp", []),  # crm's handler would take `tmp` for its own

@@ -68,6 +68,24 @@ def test_rows_of_both_tables_stop(sql: str, own: str, *, gathered: bool, rest: b
 
 
 @pytest.mark.parametrize("gathered", [True, False])
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        # Each ran in another database than its record's, which has a table of the name, too.
+        ("RENAME TABLE shop_1.x TO crm.users, users TO crm.y, crm.y TO shop_1.people", "users"),
+        ("RENAME TABLE shop_1.users TO crm.tmp, tmp TO y", "tmp"),
+        ("RENAME TABLE shop_1.users TO CRM.tmp, tmp TO y", "tmp"),
+        ("RENAME TABLE users TO CRM.people", "people"),
+    ],
+)
+def test_a_name_without_its_database_is_not_one_that_the_statement_has_made(
+    sql: str, table: str, *, gathered: bool
+) -> None:
+    canal = formats_of(configured(gathered=gathered, rest=True)).of("cdc")
+    assert refusal(canal, stated(sql, table, "crm")) is not None
+
+
+@pytest.mark.parametrize("gathered", [True, False])
 @pytest.mark.parametrize("rest", [True, False])
 @pytest.mark.parametrize("mode", get_args(OnFailure))
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ values would be visible from then on."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -112,13 +112,15 @@ class StatementRules:
     ) -> Iterator[tuple[str, tuple[ddl.TableName, ...]]]:
         """Yield the reasons to refuse a statement, each with the tables whose later rows may show what is
         hidden, and those that had these rows."""
-        moves, came_from = list[ddl.RenameTable](), dict[str, ddl.TableName]()
+        moves = list[ddl.RenameTable]()
+        came_from: dict[str, dict[str, set[ddl.TableName]]] = {}  # table -> database -> first names
         for one in told:
             if isinstance(one, ddl.RenameTable):
                 to = ddl.TableName(ddl.ANY_DATABASE, one.to.table) if one.is_open else one.to
-                first = came_from.pop(str(one.table).casefold(), one.table)
-                came_from[str(one.to).casefold()] = first
-                moves += dict.fromkeys(ddl.RenameTable(table, to) for table in (one.table, first))
+                known = came_from.setdefault(one.table.table.casefold(), {})
+                firsts = _firsts(one.table, known)
+                came_from.setdefault(to.table.casefold(), {})[to.database.casefold()] = firsts
+                moves += (ddl.RenameTable(table, to) for table in dict.fromkeys([one.table, *sorted(firsts)]))
             elif isinstance(one, ddl.LoseRows) and one.other is not None:
                 moves += ddl.RenameTable(one.table, one.other), ddl.RenameTable(one.other, one.table)
             elif isinstance(one, ddl.RenameColumn):
@@ -188,6 +190,15 @@ class StatementRules:
                 f"rows would show hidden data from now on. Give {to} the rules of {source}, and restart"
             )
         return ""
+
+
+def _firsts(table: ddl.TableName, known: Mapping[str, set[ddl.TableName]]) -> set[ddl.TableName]:
+    """Return the names that a table had before its statement. `known`: those of all tables that were renamed
+    to this name, by database."""
+    database = table.database.casefold()
+    if database == ddl.ANY_DATABASE:
+        return {table}.union(*known.values())
+    return known.get(database) or {table, *known.get(ddl.ANY_DATABASE, ())}
 
 
 def _kept(operation: ddl.Operation, database: str, time_ms: int, of: _RulesOf) -> Iterator[ddl.Operation]:

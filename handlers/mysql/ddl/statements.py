@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from handlers.mysql import ddl
 from handlers.mysql.ddl.clauses import clauses_of, is_primary, new_name, read_key
 from handlers.mysql.ddl.columns import Definition, read_definition
@@ -48,10 +50,10 @@ def _named(name: _Name, database: str) -> ddl.TableName:
     return ddl.TableName(name[0] or database, name[1])
 
 
-def _sources(names: list[_Name], others: list[_Name], database: str) -> list[ddl.TableName]:
-    """Return the names of tables that existed before the statement."""
-    is_open = any(name[0] == database for name in (*names, *others))
-    return [_named(name, ddl.ANY_DATABASE if is_open else database) for name in names]
+def _home(names: Iterable[_Name], database: str) -> str:
+    """Return the database of those names without one that existed before the statement."""
+    named = ((name[0] or "").casefold() for name in names)
+    return ddl.ANY_DATABASE if database.casefold() in named else database
 
 
 # ---- statements on whole tables
@@ -68,7 +70,7 @@ def _create(tokens: Tokens, database: str) -> list[ddl.Operation]:
     if inside is None:
         if not tokens.take("LIKE") and not tokens.take("(", "LIKE"):
             return dropped  # CREATE TABLE … SELECT: its rows will show its columns
-        source = _sources([_table(tokens)], [table], database)[0]
+        source = _named(_table(tokens), _home([table], database))
         return [*dropped, ddl.CreateTable(_named(table, database), (), (), like=source)]
     definitions: list[Definition] = []
     keys: list[tuple[bool, tuple[str, ...]]] = []
@@ -104,7 +106,8 @@ def _drop(tokens: Tokens, database: str) -> list[ddl.Operation]:
     names: list[_Name] = []
     while not names or tokens.take(","):
         names.append(_table(tokens))
-    return [ddl.DropTable(_named(name, database)) for name in names]
+    home = _home(names, database)
+    return [ddl.DropTable(_named(name, home)) for name in names]
 
 
 def _drop_index(tokens: Tokens, database: str) -> list[ddl.Operation]:
@@ -125,15 +128,13 @@ def _rename(tokens: Tokens, database: str) -> list[ddl.Operation]:
         _pass_wait(tokens)
         tokens.expect("TO")
         new_names.append(_table(tokens))
-    # A name that an earlier pair created is not a table that existed before.
-    sources = _sources(old_names, new_names, database)
-    is_open = any(name[0] == database for name in (*old_names, *new_names))
-    made: set[ddl.TableName] = set()
+    home, made = _home((*old_names, *new_names), database), set[_Name]()
     renames: list[ddl.Operation] = []
-    for name, source, new in zip(old_names, sources, new_names, strict=True):
-        old, to = _named(name, database), _named(new, database)
-        renames.append(ddl.RenameTable(old if old in made else source, to, is_open and new[0] is None))
-        made.add(to)
+    for name, new in zip(old_names, new_names, strict=True):
+        # A table that an earlier pair named so is where that pair put it.
+        old = _named(name, database if name in made else home)
+        renames.append(ddl.RenameTable(old, _named(new, database), home != database and new[0] is None))
+        made.add(new)
     return renames
 
 
@@ -152,7 +153,7 @@ def _alter(tokens: Tokens, database: str) -> list[ddl.Operation]:
     _pass_wait(tokens)
     clauses = [clause for clause in tokens.parts() if not clause.at_end]
     moves = [new for clause in clauses if (new := new_name(clause)) is not None]
-    table = _sources([name], moves, database)[0]
+    table = _named(name, _home([name, *moves], database))
     moved = _named(moves[-1], database) if moves else table
     rename = [ddl.RenameTable(table, moved)] if moves else []
     return [*rename, *clauses_of(clauses, moved, ddl.ANY_DATABASE if name[0] else database)]

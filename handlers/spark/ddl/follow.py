@@ -112,7 +112,9 @@ def _follow(
     ours = {own}
     for step, operations in enumerate(_groups(statement)):
         reach = Reach(around.handles, target.keeps, partial(may_drop, target, step=f"{step}"))
-        first = replace(operations[0], table=target.named(operations[0].table))
+        first = operations[0]
+        if not isinstance(first, ddl.DropTable):  # as in handlers.sql.ddl.following
+            first = replace(first, table=target.named(first.table))
         if isinstance(first, ddl.CreateTable) and first.like is not None:
             first = replace(first, like=target.named(first.like))
         if switch := rules.switch_off(first):

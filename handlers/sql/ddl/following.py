@@ -60,7 +60,9 @@ def apply(
     ours = {own}
     targets: dict[TargetTable, None] = {}
     for step, found in enumerate(operations):
-        operation = replace(found, table=target.named(found.table, own))
+        operation = found
+        if not isinstance(found, ddl.DropTable):  # only its own name may be dropped, never one that is found
+            operation = replace(found, table=target.named(found.table, own))
         if isinstance(operation, ddl.CreateTable) and operation.like is not None:
             operation = replace(operation, like=target.named(operation.like, own))
         if begun is None or step >= begun:
