@@ -112,6 +112,9 @@ class Writing(Handler):
                 logging.getLogger("a_library").warning("%d rows", "many")
             case "environment":
                 self._note(event="environment", value=os.environ.get("OF_THE_WORKER"))
+            case "ask which tables it handles":
+                assert self._context.handles is not None
+                self._note(event="handles", items=self._context.handles("shop.items"))
             case "sleep":
                 time.sleep(0.5)
             case "hang":

@@ -81,3 +81,15 @@ def test_a_key_that_changes_waits_for_both_rows(make: Make, writing: Entry) -> N
     calls = handled(stage, row_table(stage), rows(0, 1), rows(1, 2), key_change(2, 1, 3), rows(3, 3))
     assert [call["ids"] for call in calls][-2:] == [[None, 3], [3]]
     assert stage.pids() == before
+
+
+def test_a_reload_reaches_the_processes_without_a_decoding_there(make: Make, writing: Entry) -> None:
+    handler = writing(does={str(number): "ask which tables it handles" for number in range(20)})
+    stage = make({"handlers": [handler]}, processes=1, lanes=1)
+    orders = row_table(stage)
+    handled(stage, orders, rows(0, 0))
+    rules = {"match": "shop.items", "handlers": [{"type": "log"}]}, {"handlers": [handler]}
+    stage.handlers.adopt(stage.handlers.plan(stage.configured(*rules)))
+    stage.lanes.offer(delivery((orders, chunk(stage.partition, [rows(1, 1)]))))
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(2))
+    assert [line["items"] for line in stage.events("handles")] == [True, False]

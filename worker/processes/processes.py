@@ -110,6 +110,7 @@ class Processes:
         if batch.shard is not None:
             label = f"{label}/{batch.shard}"
         process = slot.process
+        self.given.give(process)
         if opening.number not in process.knows.handlers:
             self._reopen(label, slot, process, opening)
         call = opening.number, context.get()(), traced(batch, changes.chunks)
@@ -154,8 +155,10 @@ class Processes:
         reading = Reading(list(chunks), table, most_bytes)
         records = sum(len(chunk.messages) for chunk in reading.chunks)
         slot = self._slot(table.label)
+        process = slot.process
+        self.given.give(process)
         try:
-            answer = self._decode(reading, slot, slot.process)
+            answer = self._decode(reading, slot, process)
         except ProcessDied as died:
             with self._lock:
                 self._deaths[table.label] += 1
@@ -202,7 +205,6 @@ class Processes:
     ) -> dict[str, Any]:
         """`call`: of a handler with the whole batch, if it is decoded. Raises what the handler raises."""
         table = reading.table
-        self.given.give(process)
         token = self._token(table)
         released = []
         while process.released:
