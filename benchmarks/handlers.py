@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import threading
 import time
@@ -12,7 +13,7 @@ from benchmarks.tally import FIRST, LAST, RECORDS, SLEPT, Tally
 from benchmarks.topics import micros
 from handlers import Batch, Handler, HandlerContext
 
-__all__ = ["Reading", "Refusing", "Sleeping", "Slow", "Storing", "Stuck", "Working"]
+__all__ = ["Awaiting", "Reading", "Refusing", "Sleeping", "Slow", "Storing", "Stuck", "Working"]
 
 
 class _Tallying(Handler):
@@ -174,6 +175,35 @@ class Sleeping(_Tallying):
             begin = time.monotonic_ns()
             time.sleep(seconds)
             self._cells[row + SLEPT] += time.monotonic_ns() - begin
+
+
+class Awaiting(_Tallying):
+    """As `Sleeping`, with a coroutine for each batch. `sleep`: milliseconds."""
+
+    def __init__(self, *, tally: str, sleep: float) -> None:
+        super().__init__(tally=tally)
+        self._seconds = sleep / 1e3
+        self._last: dict[tuple[str, int | None], int] = {}
+        self._running: set[tuple[str, int | None]] = set()
+
+    async def handle(self, batch: Batch) -> None:
+        row = self._row()
+        unit = (batch.table, batch.shard)
+        self._tally.enter(unit in self._running)
+        self._running.add(unit)
+        out_of_order = 0
+        last = self._last.get(unit, -1)
+        for change in batch.changes:
+            sequence = int((change.after or {})["id"])
+            out_of_order += sequence <= last
+            last = sequence
+            begin = time.monotonic_ns()
+            await asyncio.sleep(self._seconds)
+            self._cells[row + SLEPT] += time.monotonic_ns() - begin
+            self._count(row, 1)
+        self._last[unit] = last
+        self._running.discard(unit)
+        self._tally.leave(out_of_order)
 
 
 class Slow(Handler):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -237,6 +237,9 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
 class Handler:
     """The base class of handlers. The other keys of the configuration entry arrive as keyword arguments.
 
+    `handle` may be a coroutine function (`async def`), and then `open`, `release`, `close` and `check` as
+    well. They run on the process's one event loop, while a lane's thread waits for each batch.
+
     One object serves all lanes, so `handle` runs in several threads, each with a different table. If
     `per_lane` is True, each lane has its own object. Two batches of one table never run at the same time."""
 
@@ -264,15 +267,16 @@ class Handler:
         """Whether a handler with these options must be in the worker. Default: `in_worker`."""
         return cls.in_worker
 
-    def open(self, context: HandlerContext) -> None:
+    def open(self, context: HandlerContext) -> Awaitable[None] | None:
         """Called once, before the first batch. The worker stops if it raises, or if it takes longer than
         `context.start_timeout`."""
+        return None
 
-    def handle(self, batch: Batch) -> None:
+    def handle(self, batch: Batch) -> Awaitable[None] | None:
         """Apply the batch. Return: the batch is finished. Raise: it is retried (see `PartialFailure`)."""
         raise TypeError(f"{type(self).__name__} has no handle method")
 
-    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+    def release(self, partitions: Collection[tuple[str, int]]) -> Awaitable[None] | None:
         """Called when partitions (topic, number) are revoked from this worker, after their last batch. A
         handler that continues to work behind `handle` must end this work: another worker gets the partitions.
 
@@ -280,9 +284,11 @@ class Handler:
         not wait for partitions that were lost. `release` runs in its own thread. Batches of other partitions,
         and late batches of these, may run meanwhile. `close` waits for it. The partitions may be assigned
         again."""
+        return None
 
-    def close(self) -> None:
+    def close(self) -> Awaitable[None] | None:
         """Called once, after the last batch and before the worker leaves its group."""
+        return None
 
     def status(self) -> Mapping[str, Any] | None:
         """Return facts for `/api/status`, the status page and `binlane status`, or None if there are none.
@@ -295,6 +301,7 @@ class Handler:
         not in its table yet."""
         return None
 
-    def check(self, context: HandlerContext) -> None:
+    def check(self, context: HandlerContext) -> Awaitable[None] | None:
         """Connect to the target without changing it (`binlane check --connect`). Raise an error if that
         fails."""
+        return None

@@ -15,6 +15,18 @@ Answer = TypeVar("Answer")
 _LOOK_SECONDS = 0.05
 
 
+beyond: dict[int, Callable[[], str]] = {}
+"""Thread -> returns the stacks of what it waits for, if that runs on the event loop."""
+
+
+def stack_of(thread: int) -> str:
+    """Return the thread's stack, the innermost call last. Empty: it has ended."""
+    frame, waits = sys._current_frames().get(thread), beyond.get(thread)
+    if frame is None:
+        return ""
+    return "".join(traceback.format_stack(frame)) + (waits() if waits is not None else "")
+
+
 class GivenUp(Exception):
     """The worker is stopping and does not wait for an unfinished call."""
 

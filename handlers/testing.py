@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Operation
+from handlers.coroutines import awaited
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
@@ -90,17 +91,19 @@ def make_batch(
 
 @contextmanager
 def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Iterator[AnyHandler]:
-    """Open the handler as the worker does, and close it at the end.
+    """Open the handler as the worker does, and close it at the end. The methods of the result await the
+    handler's coroutines.
 
     Relative paths in its options start from `folder`. `context`: other fields of HandlerContext. An error
     that a thread of the handler passes to `stop_worker` is raised at the end of the block."""
     told: list[BaseException] = []
     names = {"worker": "test", "handler": type(handler).__name__, "stop_worker": told.append, **context}
-    handler.open(HandlerContext(folder=Path(folder), **names))
+    opened = awaited(handler)
+    opened.open(HandlerContext(folder=Path(folder), **names))
     try:
-        yield handler
+        yield opened
     finally:
-        handler.close()
+        opened.close()
     if told:
         raise told[0]
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from handlers import Batch, Handler
+from handlers.coroutines import Awaited
 from handlers.loading.registry import BUILT_IN, HandlerTypeError, OptionsError, create, load_function, resolve
 from handlers.options.faults import Explanation, check_options
 
@@ -182,8 +183,7 @@ def test_a_handler_that_ends_the_process_when_made_is_told(module: str, tmp_path
 @pytest.mark.parametrize(
     ("method", "problem", "allowed"),
     [
-        ("async def handle(self, batch): ...", "handle is async", "handle(self, batch)"),
-        ("async def handle(self, batch): yield", "handle is async", "handle(self, batch)"),
+        ("async def handle(self, batch): yield", "handle has a yield", "handle(self, batch)"),
         ("def handle(self, batch): yield", "handle has a yield", "handle(self, batch)"),
         (
             "def handle(self): ...",
@@ -195,8 +195,8 @@ def test_a_handler_that_ends_the_process_when_made_is_told(module: str, tmp_path
             "open cannot be called with (self, context): too many",
             "open(self, context)",
         ),
-        ("async def open(self, context): ...", "open is async", "open(self, context)"),
-        ("async def close(self): ...", "close is async", "close(self)"),
+        ("async def open(self, context): ...", "open is async, but handle is not", "open(self, context)"),
+        ("async def close(self): ...", "close is async, but handle is not", "close(self)"),
         ("def close(self, context): ...", "close cannot be called with (self): missing", "close(self)"),
         ("@staticmethod\n    def close(self): ...", "close cannot be called with (): missing", "close(self)"),
     ],
@@ -214,6 +214,55 @@ def test_methods_whose_call_would_do_nothing_or_fail_are_told(
         resolve(f"odd_{module}:Copy", tmp_path)
     assert caught.value.problem.startswith(f"Copy.{problem}")
     assert caught.value.allowed == f"def {allowed}"
+
+
+ASYNC = """
+from handlers import Handler
+from handlers.sql import SqlHandler
+class Awaited(Handler):
+    async def open(self, context): ...
+    async def handle(self, batch): ...
+    async def release(self, partitions): ...
+    async def check(self, context): ...
+    async def close(self): ...
+class Child(Awaited):
+    async def handle(self, batch): ...
+class Late(Awaited):
+    async def handle(self): ...
+class Asked(Awaited):
+    async def status(self): ...
+class Threaded(SqlHandler):
+    async def handle(self, batch): ...
+class Mixed(Awaited):
+    def handle(self, batch): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("Awaited", None),
+        ("Child", None),
+        ("Late", "Late.handle cannot be called with (self, batch): too many"),
+        ("Asked", "Asked.status is async, but it is asked from any thread, and must answer at once"),
+        (
+            "Threaded",
+            "Threaded.handle is async, but SqlHandler.handle, which it overrides, is not: it needs a thread",
+        ),
+        ("Mixed", "Mixed.open is async, but handle is not: make both async, or neither"),
+    ],
+)
+def test_handlers_with_coroutines_are_either_whole_or_told(
+    module: str, tmp_path: Path, name: str, problem: str | None
+) -> None:
+    (tmp_path / f"async_{module}.py").write_text(ASYNC)
+    if problem is None:
+        made = create(Entry(f"async_{module}:{name}", {}), tmp_path)
+        assert isinstance(made, Awaited)
+        return
+    with pytest.raises(HandlerTypeError) as caught:
+        resolve(f"async_{module}:{name}", tmp_path)
+    assert caught.value.problem.startswith(problem)
 
 
 class Plain(Handler):

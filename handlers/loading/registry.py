@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from handlers.api import Handler
-from handlers.loading.user_code import OWN, uncallable, user_module
+from handlers.coroutines import awaited
+from handlers.loading.user_code import OWN, unawaited, uncallable, user_module
 from handlers.options.faults import check_options, nearest
 
 BUILT_IN = {
@@ -118,7 +119,7 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
 
 
 def create(entry: Entry, folder: Path) -> Handler:
-    """Create a handler for `entry`, without opening it.
+    """Create a handler for `entry`, or what stands for one with coroutines, without opening it.
 
     Raises HandlerTypeError as `resolve` does. Raises OptionsError if the options are not valid, or if
     `__init__` raises."""
@@ -128,7 +129,7 @@ def create(entry: Entry, folder: Path) -> Handler:
         told = "; ".join(f"{'.'.join(map(str, fault.path))}: {fault.message}" for fault in faults)
         raise OptionsError(f"{entry.type}: {told}")
     try:
-        return handler(**entry.options)
+        return awaited(handler(**entry.options))
     except (Exception, SystemExit) as error:
         raise OptionsError(f"{entry.type} refused its options: {_told(error)}") from error
 
@@ -237,7 +238,7 @@ def _handler_class(found: Any, class_name: str) -> type[Handler]:
     for name, arguments in _METHODS.items():
         own = inspect.getattr_static(found, name)
         called = ("self", *arguments) if inspect.isfunction(own) else arguments
-        problem = uncallable(getattr(found, name), called)
+        problem = unawaited(found, name) or uncallable(getattr(found, name), called, awaits=True)
         if problem is not None:
             wanted = f"def {name}({', '.join(('self', *arguments))})"
             raise HandlerTypeError(f"{class_name}.{name} {problem}", wanted)

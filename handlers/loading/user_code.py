@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from handlers.api import StopWorker
+from handlers.api import Handler, StopWorker
 
 OWN = frozenset(("binlane", "handlers", "offsets", "worker"))
 """These names always import binlane's own packages, whatever is on the path."""
@@ -19,11 +19,29 @@ OWN = frozenset(("binlane", "handlers", "offsets", "worker"))
 _PREFIX = "user_"
 
 
-def uncallable(function: Callable[..., Any], arguments: Sequence[str]) -> str | None:
-    """Explain why a call with these arguments would fail or do nothing; None if it would work."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+def unawaited(handler: type[Handler], method: str) -> str | None:
+    """Explain why binlane would not await a handler's method, if it is async."""
+    own, handle = getattr(handler, method), handler.handle
+    if not inspect.iscoroutinefunction(own):
+        return None
+    if method == "status":
+        return "is async, but it is asked from any thread, and must answer at once"
+    if not inspect.iscoroutinefunction(handle):
+        return "is async, but handle is not: make both async, or neither"
+    for base in handler.__mro__[:-1]:
+        threaded = vars(base).get("handle", handle)
+        if base is not Handler and not inspect.iscoroutinefunction(threaded):
+            return f"is async, but {base.__name__}.handle, which it overrides, is not: it needs a thread"
+    return None
+
+
+def uncallable(function: Callable[..., Any], arguments: Sequence[str], *, awaits: bool = False) -> str | None:
+    """Explain why a call with these arguments would fail or do nothing; None if it would work.
+
+    `awaits`: what a coroutine function returns is awaited."""
+    if inspect.iscoroutinefunction(function) and not awaits:
         return "is async, and binlane would not await it"
-    if inspect.isgeneratorfunction(function):
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return "has a yield, and binlane would not iterate over it"
     try:
         inspect.signature(function).bind(*arguments)
@@ -41,8 +59,8 @@ def refuse_unrun(answer: object, of: object) -> None:
             answer.close()  # otherwise Python warns that the coroutine was never awaited
         name = getattr(of, "__qualname__", None) or f"{type(of).__name__}.handle"
         raise StopWorker(
-            f"{name} returned a {type(answer).__name__}, which has not run: write it without async and "
-            "yield, or call asyncio.run(...) in it"
+            f"{name} returned a {type(answer).__name__}, which has not run: write it with async def and "
+            "without yield"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
 import logging
@@ -168,6 +169,28 @@ class Refusing(Writing):
         if any(change.op == "ddl" for change in batch.changes):
             raise ValueError("no statements")
         super().handle(batch)
+
+
+class Awaiting(Handler):
+    """Notes its calls as `Writing` does. Row 300 waits until it is cancelled."""
+
+    def __init__(self, file: str) -> None:
+        self._writing = Writing(file)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def open(self, context: HandlerContext) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._writing.open(context)
+
+    async def handle(self, batch: Batch) -> None:
+        assert asyncio.get_running_loop() is self._loop
+        if any(change.offset == 3 for change in batch.changes):
+            log.warning("waits")
+            await asyncio.sleep(60)
+        self._writing.handle(batch)
+
+    async def close(self) -> None:
+        self._writing.close()
 
 
 class InWorker(Writing):

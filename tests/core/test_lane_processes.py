@@ -409,3 +409,35 @@ def test_batches_that_are_done_are_forgotten(make: Make, writing: Entry) -> None
     [present] = [slot.present for slot in stage.processes._slots]
     assert present is not None
     assert present.ask("kept") <= 2
+
+
+def test_coroutines_wait_on_the_loop_of_their_process_and_are_cancelled_there(
+    make: Make, writing: Entry
+) -> None:
+    stage = make({"handlers": [writing("Awaiting")], "batch": {"max_records": 3}, "retry": NOW})
+    orders, items = stage.unit("orders"), stage.unit("items")
+    stage.start()
+    with capture_logs() as logs:
+        stage.offer((orders, range(5)), (items, range(5, 8)))
+        stage.wait(lambda: items.at_rest and any(log["event"] == "waits" for log in logs))
+    [waits] = [log for log in logs if log["event"] == "waits"]
+    assert (waits["table"], waits["attempt"]) == ("shop.orders", 1)
+    [(thread, call)] = stage.calls.current().items()
+    stack = stage.calls.stack(thread, call) or ""
+    assert "await asyncio.sleep(60)" in stack
+    assert stack.index("in process ") < stack.index("on the event loop")
+    for processor in stage.processors:
+        processor.call_off()
+    stage.lanes.stop()
+    assert stage.handlers.cancel("the time is over")
+    for processor in stage.processors:
+        processor.join(10)
+        assert not processor.is_alive()
+    assert stage.ids("orders") == [[0, 100, 200]]
+    assert stage.ids("items") == [[500, 600, 700]]
+    assert orders.error == "CancelledError: the time is over"
+
+
+def test_handlers_without_coroutines_have_nothing_to_cancel(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing()]})
+    assert not stage.handlers.cancel("the time is over")

@@ -230,6 +230,29 @@ def test_own_handler(run_example: RunExample) -> None:
     assert totals(run.folder / "large-orders.txt") == LARGE_ORDERS
 
 
+def test_async_handler(run_example: RunExample, tmp_path: Path) -> None:
+    port, printed = free_port(), tmp_path / "printed"
+    with printed.open("wb") as file:
+        service = subprocess.Popen(
+            [sys.executable, str(EXAMPLES / "targets" / "async_handler.py"), str(port)], stdout=file
+        )
+    try:
+        run_example("targets/async-handler", SERVICE_URL=f"http://127.0.0.1:{port}/changes")
+    finally:
+        service.terminate()
+        service.wait(20)
+
+    sent = [json.loads(line) for line in printed.read_text().splitlines()]
+    assert Counter(each["table"] for each in sent) == counted()
+    of_row = [each["op"] for each in sent if each["table"] == "shop.orders" and each["key"] == {"id": 5004}]
+    order = [
+        change.op
+        for table, change in CHANGES
+        if table == "shop.orders" and change.key is not None and change.key["id"] == 5004
+    ]
+    assert of_row == order
+
+
 def test_everything(
     run_example: RunExample, played: Broker, postgres: PostgresServer, redis_server: RedisNode
 ) -> None:

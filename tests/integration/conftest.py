@@ -12,7 +12,7 @@ from worker.local.broker import Broker
 MakeStage = Callable[..., Stage]
 
 
-_WITH_BOTH = ("test_delivery", "test_handler_faults")
+_WITH_BOTH = ("test_coroutine_runs", "test_delivery", "test_handler_faults")
 """Modules whose tests run with the worker's threads alone and with child processes. All others do if
 BINLANE_TEST_PROCESSES=2 is set."""
 

@@ -82,7 +82,7 @@ class EventLines(Handler, ABC):
         thread = threading.current_thread().name
         if "process" in self._names:
             thread = f"{os.getpid()}:{thread}"
-        line = {**line, **self._names, "thread": thread}
+        line = {"thread": thread, **line, **self._names}
         os.write(self._out, json.dumps(line).encode() + b"\n")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 
 from worker.attempts.limit import Limit, Limited
 from worker.configuration import LanesRule
@@ -18,6 +20,8 @@ from worker.units.work import Work
 _FEW, _PATIENCE = 4, 4
 """While tables take turns: up to 4 ready units per lane count as few. After 4 others per lane became ready,
 the unit that has waited longest is next, however many records it has."""
+_COMPARED = 64
+"""The most units whose work is compared, those that have waited longest: this runs for each batch."""
 _MOSTLY = 0.9
 """The share of quick batches. If more than a tenth are slow (50 ms), batches wait for a free lane rather than
 for the interpreter."""
@@ -31,7 +35,7 @@ class ReadyUnits:
     def __init__(self, lanes: Sequence[Lane], rule: LanesRule) -> None:
         self.bound(rule)
         self._lanes = lanes
-        self._ready = 0
+        self._ready: OrderedDict[Unit, None] = OrderedDict()  # by ticket
         self._tickets = 0
         self._turns = False
         self._untold = 0
@@ -44,18 +48,18 @@ class ReadyUnits:
         """Whether a processor also takes the work of other lanes."""
 
     def __len__(self) -> int:
-        return self._ready
+        return len(self._ready)
 
     def add(self, unit: Unit) -> None:
         self._untold += 1
         self._tickets += 1
         unit.ticket = self._tickets
         self._lanes[unit.lane].ready.append(unit)
-        self._ready += 1
+        self._ready[unit] = None
 
     def remove(self, unit: Unit) -> Unit:
         self._lanes[unit.lane].ready.remove(unit)
-        self._ready -= 1
+        del self._ready[unit]
         return unit
 
     def untold(self) -> int:
@@ -68,12 +72,13 @@ class ReadyUnits:
         if self._turns and self.stealing:
             return self.remove(self._whose_turn())
         own = lane if lane.ready or not self.stealing else self._fullest()
-        self._ready -= 1
-        return own.ready.popleft()
+        unit = own.ready.popleft()
+        del self._ready[unit]
+        return unit
 
     def took(self, *, shortened: bool) -> None:
         """A batch starts. `shortened`: it was cut short so that other tables get a turn."""
-        self._turns = shortened and self._ready > 0
+        self._turns = shortened and bool(self._ready)
 
     def ran(self, seconds: float) -> None:
         """Record the duration of a batch."""
@@ -82,7 +87,7 @@ class ReadyUnits:
     @property
     def or_running(self) -> bool:
         """Whether a unit is ready, or a batch runs."""
-        return self._ready > 0 or any(lane.running for lane in self._lanes)
+        return bool(self._ready) or any(lane.running for lane in self._lanes)
 
     def or_running_in(self, numbers: Collection[int], begun: float) -> bool:
         """Whether a unit with records in one of these lanes is ready, or runs a batch that began after
@@ -99,15 +104,14 @@ class ReadyUnits:
         if self._quick_share < _MOSTLY:
             return False
         if self.stealing:
-            return self._ready > 2 * self.count
+            return len(self._ready) > 2 * self.count
         return all(len(lane.ready) > 1 for lane in self._lanes[: self.count])
 
     def rehome(self) -> None:
         """The units have other lanes now. Queue the ready ones there, in the same order."""
-        ready = sorted((unit for lane in self._lanes for unit in lane.ready), key=lambda unit: unit.ticket)
         for lane in self._lanes:
             lane.ready.clear()
-        for unit in ready:
+        for unit in self._ready:
             self._lanes[unit.lane].ready.append(unit)
 
     def _fullest(self) -> Lane:
@@ -122,14 +126,10 @@ class ReadyUnits:
     def _whose_turn(self) -> Unit:
         """Return the unit with the longest work, in seconds, if few are ready: otherwise it would run alone
         at the end. A unit that has waited long enough comes first."""
-        lanes = self._lanes
-        longest = min((lane.ready[0] for lane in lanes if lane.ready), key=lambda unit: unit.ticket)
-        if self._ready > _FEW * len(lanes) or self._tickets - longest.ticket >= _PATIENCE * len(lanes):
+        longest, lanes = next(iter(self._ready)), len(self._lanes)
+        if len(self._ready) > _FEW * lanes or self._tickets - longest.ticket >= _PATIENCE * lanes:
             return longest
-        return min(
-            (unit for lane in lanes for unit in lane.ready),
-            key=lambda unit: (-unit.turns.seconds(unit.records), unit.ticket),
-        )
+        return max(islice(self._ready, _COMPARED), key=lambda unit: unit.turns.seconds(unit.records))
 
 
 class IdleProcessors:

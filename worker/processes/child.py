@@ -12,12 +12,12 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 
+from handlers.hanging_calls import stack_of
 from worker.observing import logs
 from worker.processes.batches import Batches
 from worker.processes.events import Events
@@ -45,6 +45,7 @@ class Child:
             "decode_and_handle": self._handlers.decode_and_handle,
             "release": self._handlers.release,
             "status": self._handlers.status,
+            "cancel": self._handlers.cancel,
             "close": self._handlers.close,
             "stack": self._stack,
             "kept": self._batches.count,
@@ -77,8 +78,7 @@ class Child:
 
     def _stack(self, number: int) -> str:
         """Return the stack of the connection's thread, the innermost call last."""
-        frame = sys._current_frames().get(self._threads.get(number, 0))
-        return "" if frame is None else "".join(traceback.format_stack(frame))
+        return stack_of(self._threads.get(number, 0))
 
 
 def main() -> None:

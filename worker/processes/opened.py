@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
+from handlers.coroutines import Awaited
 from handlers.loading.registry import create
 from handlers.loading.user_code import refuse_unrun
 from worker.attempts.steps import ProcessAway
@@ -97,7 +98,7 @@ class OpenedHandlers:
             # Immediately before the call: this process may have been stopped, or busy, since it was asked.
             if time.monotonic() >= latest:
                 raise ProcessAway("the worker's session may be over", 0.0)
-            refuse_unrun(handler.handle(batch), handler)  # type: ignore[func-returns-value]
+            refuse_unrun(handler.handle(batch), handler)
         finally:
             logs.context.reset(token)
 
@@ -106,6 +107,11 @@ class OpenedHandlers:
 
     def status(self, number: int) -> Mapping[str, Any] | None:
         return self._all[number].status()
+
+    def cancel(self, number: int, reason: str) -> None:
+        handler = self._all.get(number)
+        if isinstance(handler, Awaited):
+            handler.cancel(reason)
 
     def close(self, number: int) -> None:
         handler = self._all.pop(number, None)

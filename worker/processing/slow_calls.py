@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from handlers import hanging_calls
 from handlers.logs import get_logger
 from worker.formats.interface import Record
 from worker.observing.logs import context
@@ -108,8 +107,7 @@ class SlowCalls:
 
 def stack_of(thread: int) -> str:
     """Return the thread's stack, the innermost call last. Empty: it has ended."""
-    frame = sys._current_frames().get(thread)
-    return "".join(traceback.format_stack(frame)) + stack_beyond(thread) if frame is not None else ""
+    return stack + stack_beyond(thread) if (stack := hanging_calls.stack_of(thread)) else ""
 
 
 def origin_of(work: Work, place: int) -> str:

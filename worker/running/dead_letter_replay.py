@@ -205,7 +205,7 @@ class Replay:
             replay_of=letter.stood_at,
         )
         try:
-            refuse_unrun(handler.handle(batch), handler)  # type: ignore[func-returns-value]
+            refuse_unrun(handler.handle(batch), handler)
         except StopWorker:
             raise
         except PartialFailure as failure:

@@ -20,6 +20,7 @@ log = get_logger("worker")
 
 _LOOK_SECONDS = 0.01
 _MAP_SECONDS = 2.0
+_CANCEL_SECONDS = 2.0
 _TRACING_SECONDS = 4.0
 
 Answer = TypeVar("Answer")
@@ -75,11 +76,17 @@ class Draining:
         for processor in self.components.processors:
             processor.call_off()
         self.components.lanes.stop()
-        for processor in self.components.processors:
-            processor.join(max(0.0, end - self.clock()))
+        self._join(end)
+        drained = self._drained()
+        if not drained and self.components.handlers.cancel(f"shutdown_timeout of {seconds:g} s is over"):
+            self._join(self.clock() + _CANCEL_SECONDS)
         # Leaving the group forgets the records of its partitions.
         self.components.former.tell(self.components.assignments.current())
-        return self._drained() and not self.components.former.lost, self.components.lanes.seen.halted()
+        return drained and not self.components.former.lost, self.components.lanes.seen.halted()
+
+    def _join(self, end: float) -> None:
+        for processor in self.components.processors:
+            processor.join(max(0.0, end - self.clock()))
 
     def _commit(self) -> None:
         self.components.committer.stop()

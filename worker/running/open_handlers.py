@@ -72,7 +72,7 @@ class _Ending:
         self._releases = 0
         self._closed = False
 
-    def release(self, do: Callable[[], None]) -> None:
+    def release(self, do: Callable[[], object]) -> None:
         with self._changed:
             if self._closed:
                 return
@@ -84,7 +84,7 @@ class _Ending:
                 self._releases -= 1
                 self._changed.notify_all()
 
-    def close(self, do: Callable[[], None]) -> None:
+    def close(self, do: Callable[[], object]) -> None:
         with self._changed:
             self._closed = True
             self._changed.wait_for(lambda: not self._releases)
