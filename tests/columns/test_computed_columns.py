@@ -122,6 +122,7 @@ def test_what_has_no_type_or_is_no_expression_is_refused(text: str, what: str) -
         ("round(a / b, 2)", {"a": 1, "b": 0}, "division by zero"),
         ("round(a / b, 2)", {"a": 0, "b": 0}, "division by zero"),
         ("round(a * a, 2)", {"a": Decimal("9" * 120)}, "too many digits"),
+        ("a * a > 1", {"a": Decimal("9" * 120)}, "too many digits"),
         ("round(a, 2)", {"a": 10**36}, r"a number does not fit decimal\(38,2\)"),
         ("cast(a as integer)", {"a": 2**63}, "does not fit bigint"),
         ("date(a)", {"a": 1_763_000_000_000}, "a number does not fit date"),
