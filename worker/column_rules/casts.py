@@ -51,7 +51,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else canonical(value).decode("utf-8", "backslashreplace")
 
 
-def _number(value: Any) -> Decimal:
+def number_of(value: Any) -> Decimal:
     if isinstance(value, bool | int | Decimal):
         number = Decimal(value)
     elif isinstance(value, float):
@@ -69,21 +69,21 @@ def _number(value: Any) -> Decimal:
 
 
 def _integer(value: Any) -> int:
-    number = _number(value).to_integral_value(ROUND_HALF_UP, _WIDE)
+    number = number_of(value).to_integral_value(ROUND_HALF_UP, _WIDE)
     if not -(2**63) <= number < 2**63:
         raise ValueError("beyond 64 bits")
     return int(number)
 
 
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
-    number = _number(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
+    number = number_of(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
     if number.adjusted() >= precision - scale and number:
         raise ValueError("more digits than the type has")
     return number
 
 
 def _double(value: Any) -> float:
-    number = float(_number(value))
+    number = float(number_of(value))
     if not isfinite(number):
         raise ValueError("beyond what a double holds")
     return number

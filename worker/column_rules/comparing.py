@@ -13,11 +13,11 @@ from handlers.values.bounds import BeyondCalendar
 
 _SIGNS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, ">": gt, ">=": ge, "<": lt, "<=": le}
 _Number = bool | int | float | Decimal
-_NUMBERS = (bool, int, float, Decimal)
+NUMBERS = (bool, int, float, Decimal)
 _NOT_ALL_ALIKE = frozenset({float, Decimal, datetime})
 """Types with values that Python does not compare like SQL: NaN, and times with and without a zone."""
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (_NUMBERS, "a number"),
+    (NUMBERS, "a number"),
     (str, "a text"),
     ((datetime, BeyondCalendar), "a time"),
     (date, "a date"),
@@ -44,7 +44,7 @@ def compared(sign: str, left: Any, right: Any) -> bool | None:
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:
     """Convert two values so that Python compares them as SQL does. Raises FilterFault."""
-    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+    if isinstance(left, NUMBERS) and isinstance(right, NUMBERS):
         return _numbers(left, right)
     if BeyondCalendar in (type(left), type(right)):
         return _any_time(left), _any_time(right)
@@ -110,10 +110,10 @@ def _as(like_this: date, text: str) -> date:
 
 
 def _unlike(left: Any, right: Any) -> FilterFault:
-    return FilterFault(f"filter: {_kind_of(left)} cannot be compared with {_kind_of(right)}")
+    return FilterFault(f"filter: {kind_named(left)} cannot be compared with {kind_named(right)}")
 
 
-def _kind_of(value: Any) -> str:
+def kind_named(value: Any) -> str:
     """Name the kind of a value, for messages."""
     return next((name for kinds, name in _KINDS if isinstance(value, kinds)), type(value).__name__)
 
@@ -124,7 +124,7 @@ def truth(value: Any) -> bool | None:
         return value
     if isinstance(value, int):
         return value != 0
-    raise FilterFault(f"filter: {_kind_of(value)} is neither true nor false")
+    raise FilterFault(f"filter: {kind_named(value)} is neither true nor false")
 
 
 # ---- LIKE
@@ -156,7 +156,7 @@ def like(value: Any, pattern: Any) -> bool | None:
         return None
     if not isinstance(value, str) or not isinstance(pattern, str):
         other = pattern if isinstance(value, str) else value
-        raise FilterFault(f"filter: LIKE compares text, not {_kind_of(other)}")
+        raise FilterFault(f"filter: LIKE compares text, not {kind_named(other)}")
     first, *others = _segments(pattern)
     if not others:
         return len(value) == first.length and first.is_at(0, value)

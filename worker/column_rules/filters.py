@@ -8,19 +8,19 @@ condition is then neither true nor false."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from handlers.values.bounds import bounded
 from worker.column_rules.comparing import FilterFault, compared, like, truth
+from worker.column_rules.values import Value, compiled, literal
 
 _MOST_CHARACTERS = 10_000
 _MOST_NODES = 1_000
 _MOST_DEPTH = 100
 
 Row = Mapping[str, Any]
-Value = Callable[[Row], Any]
+Kinds = Mapping[str, tuple[str, str]]
+"""Kind of a node -> where it is allowed (as a condition, as a value), and its allowed arguments."""
 Condition = Callable[[Row], bool | None]
 """Evaluates a row that has the columns: True, False or None (unknown). Raises FilterFault."""
 
@@ -35,7 +35,7 @@ class Filter:
     def __init__(self, text: str, tree: Any, columns: Iterable[str]) -> None:
         self.text = text
         self._tree = tree
-        self.columns = tuple(dict.fromkeys(columns))
+        self.columns = tuple(columns)
         """The source's columns in the condition, spelled as in its text."""
 
     @property
@@ -44,7 +44,7 @@ class Filter:
         return [
             node.sql()
             for node in self._tree.walk()
-            if _kind(node) in _COMPARED and "Null" in (_kind(node.this), _kind(node.expression))
+            if kind_of(node) in _COMPARED and "Null" in (kind_of(node.this), kind_of(node.expression))
         ]
 
     def missing_of(self, columns: Iterable[str]) -> list[str]:
@@ -61,14 +61,24 @@ class Filter:
             low = name.casefold()
             if low in wanted and own.setdefault(low, name) != name:
                 raise FilterFault(f"filter: {own[low]} and {name} differ only in case")
-        return _condition(self._tree, own)
+        return condition_of(self._tree, own)
 
 
 def read_filter(text: str) -> Filter:
     """Parse a condition. Raises FilterError."""
+    tree = parsed(text)
+    check(tree, CONDITIONS, ALLOWED, is_condition=True)
+    return Filter(text, tree, columns_of(tree))
+
+
+def columns_of(tree: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(node.name for node in tree.walk() if kind_of(node) == "Column"))
+
+
+def parsed(text: str) -> Any:
+    """Return the tree of a bounded text, which is not checked yet. Raises FilterError."""
     # Importing sqlglot takes a tenth of a second, which a worker without filters saves.
     import sqlglot  # noqa: PLC0415
-    from sqlglot import exp  # noqa: PLC0415
     from sqlglot.errors import SqlglotError  # noqa: PLC0415
 
     if len(text) > _MOST_CHARACTERS:
@@ -83,8 +93,7 @@ def read_filter(text: str) -> Filter:
     tree = trees[0]
     if len(list(islice(tree.walk(), _MOST_NODES + 1))) > _MOST_NODES:
         raise FilterError(f"it has more than {_MOST_NODES} parts")
-    _check(tree, 0)
-    return Filter(text, tree, [column.name for column in tree.find_all(exp.Column)])
+    return tree
 
 
 def _reason(error: Exception) -> str:
@@ -94,12 +103,12 @@ def _reason(error: Exception) -> str:
     return "it cannot be read" if column is None else f"it cannot be read after character {column}"
 
 
-def _kind(tree: Any) -> str:
+def kind_of(tree: Any) -> str:
     return type(tree).__name__
 
 
 _COMPARED = {"EQ": "=", "NEQ": "<>", "GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
-_KINDS: Mapping[str, tuple[str, str]] = {
+CONDITIONS: Kinds = {
     **dict.fromkeys((*_COMPARED, "And", "Or", "Is"), ("condition", "this expression")),
     "Not": ("condition", "this"),
     "In": ("condition", "this expressions negate"),
@@ -110,71 +119,71 @@ _KINDS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("Neg", "Lower", "Upper"), ("value", "this")),
     "Coalesce": ("value", "this expressions"),
 }
-"""Kind of a node -> where it is allowed (as a condition, as a value), and its allowed arguments."""
-_ALLOWED = (
+ALLOWED = (
     "allowed: columns, numbers, 'texts', TRUE, FALSE, NULL, = <> < <= > >=, IS [NOT] NULL, [NOT] IN (...), "
     "[NOT] BETWEEN ... AND, [NOT] LIKE, AND, OR, NOT, brackets, LOWER, UPPER, COALESCE"
 )
 
 
-def _check(tree: Any, depth: int, *, is_condition: bool = True) -> None:
-    """Raise FilterError if the tree contains anything that is not listed."""
-    kind = _kind(tree)
+def check(tree: Any, kinds: Kinds, allowed: str, depth: int = 0, *, is_condition: bool) -> None:
+    """Raise FilterError if the tree contains anything that is not in `kinds`, which `allowed` describes."""
+    kind = kind_of(tree)
     if depth > _MOST_DEPTH:
         raise FilterError(f"it is nested deeper than {_MOST_DEPTH}")
     given = {name for name, value in tree.args.items() if value not in (None, [], False)}
-    stands_for, arguments = _KINDS.get(kind, ("", ""))
+    stands_for, arguments = kinds.get(kind, ("", ""))
     what = "condition" if is_condition else "value"
     if what not in stands_for or not given <= {*arguments.split(), "is_string"}:
         text = tree.sql()
         shown = text if len(text) <= 60 else f"{text[:60]}..."
         raise FilterError(
-            f"{shown!r} is not allowed as a {what}; {_ALLOWED}; write other names in double quotes"
+            f"{shown!r} is not allowed as a {what}; {allowed}; write other names in double quotes"
         )
-    if kind == "Neg" and _kind(tree.this) != "Literal":
-        raise FilterError(f"only a number can be negative; {_ALLOWED}")
-    if kind == "Is" and _kind(tree.expression) not in ("Null", "Boolean"):
-        raise FilterError(f"IS needs NULL, TRUE or FALSE; {_ALLOWED}")
+    if kind == "Neg" and (tree.this.is_string or not (tree.this.is_number or "Sub" in kinds)):
+        raise FilterError(f"only a number can be negative; {allowed}")
+    if kind == "Is" and kind_of(tree.expression) not in ("Null", "Boolean"):
+        raise FilterError(f"IS needs NULL, TRUE or FALSE; {allowed}")
     if kind == "In" and not tree.expressions:
-        raise FilterError(f"IN needs a list of values; {_ALLOWED}")
+        raise FilterError(f"IN needs a list of values; {allowed}")
     if kind == "Literal":
         try:
-            _literal(tree)
+            literal(tree)
         except ArithmeticError:
-            raise FilterError(f"{tree.this[:60]!r} is not a number; {_ALLOWED}") from None
+            raise FilterError(f"{tree.this[:60]!r} is not a number; {allowed}") from None
     if kind in ("Column", "Literal", "Boolean", "Null"):
         return
     inner_is_condition = is_condition and kind in ("And", "Or", "Not", "Paren")
-    for name in ("this", "expression", "low", "high"):
+    for name in ("this", "expression", "low", "high", "true", "default"):
         inner = tree.args.get(name)
         if inner is not None:
-            _check(inner, depth + 1, is_condition=inner_is_condition)
-    for inner in tree.args.get("expressions") or ():
-        _check(inner, depth + 1, is_condition=False)
+            as_condition = inner_is_condition or (kind, name) == ("If", "this")
+            check(inner, kinds, allowed, depth + 1, is_condition=as_condition)
+    for inner in (*tree.args.get("expressions", ()), *tree.args.get("ifs", ())):
+        check(inner, kinds, allowed, depth + 1, is_condition=False)
 
 
 # ---- compilation to functions
 
 
-def _condition(tree: Any, own: Mapping[str, str]) -> Condition:
+def condition_of(tree: Any, own: Mapping[str, str]) -> Condition:
     made = _plain_condition(tree, own)
     return _not(made) if tree.args.get("negate") else made
 
 
 def _plain_condition(tree: Any, own: Mapping[str, str]) -> Condition:  # noqa: PLR0911 - one for each kind
-    kind = _kind(tree)
+    kind = kind_of(tree)
     match kind:
         case "Paren":
-            return _condition(tree.this, own)
+            return condition_of(tree.this, own)
         case "And":
-            return _joined(_condition(tree.this, own), _condition(tree.expression, own), decides=False)
+            return _joined(condition_of(tree.this, own), condition_of(tree.expression, own), decides=False)
         case "Or":
-            return _joined(_condition(tree.this, own), _condition(tree.expression, own), decides=True)
+            return _joined(condition_of(tree.this, own), condition_of(tree.expression, own), decides=True)
         case "Not":
-            return _not(_condition(tree.this, own))
+            return _not(condition_of(tree.this, own))
         case "Is":
             value = _value(tree.this, own)
-            if _kind(tree.expression) == "Null":
+            if kind_of(tree.expression) == "Null":
                 return lambda row: value(row) is None
             wanted = bool(tree.expression.this)
             return lambda row: truth(value(row)) is wanted
@@ -192,41 +201,8 @@ def _plain_condition(tree: Any, own: Mapping[str, str]) -> Condition:  # noqa: P
     return _comparison(_COMPARED[kind], _value(tree.this, own), _value(tree.expression, own))
 
 
-def _value(tree: Any, own: Mapping[str, str]) -> Value:  # noqa: PLR0911 - one return for each kind
-    match _kind(tree):
-        case "Paren":
-            return _value(tree.this, own)
-        case "Column":
-            name = own[tree.name.casefold()]
-            return lambda row: row[name]
-        case "Literal" | "Neg":
-            literal = _literal(tree)
-            return lambda _row: literal
-        case "Boolean":
-            flag = bool(tree.this)
-            return lambda _row: flag
-        case "Null":
-            return lambda _row: None
-        case "Coalesce":
-            values = [_value(one, own) for one in (tree.this, *tree.expressions)]
-            return lambda row: next((found for one in values if (found := one(row)) is not None), None)
-    inner, change = _value(tree.this, own), str.lower if _kind(tree) == "Lower" else str.upper
-    return lambda row: _changed(inner(row), change)
-
-
-def _changed(value: Any, change: Callable[[str], str]) -> str | None:
-    if value is None or isinstance(value, str):
-        return None if value is None else change(value)
-    raise FilterFault(f"filter: LOWER and UPPER need text, not {type(value).__name__}")
-
-
-def _literal(tree: Any) -> Any:
-    if _kind(tree) == "Neg":
-        return -_literal(tree.this)
-    if tree.is_string:
-        return tree.this
-    number = bounded(Decimal(tree.this))
-    return int(number) if number == number.to_integral_value() else number
+def _value(tree: Any, own: Mapping[str, str]) -> Value:
+    return compiled(tree, own, condition_of)
 
 
 def _comparison(sign: str, left: Value, right: Value) -> Condition:

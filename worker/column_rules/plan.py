@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from handlers.options.faults import nearest
 from worker.column_rules.added import Added, added_of
 from worker.column_rules.casts import Cast, cast_of
+from worker.column_rules.computed import Computed
 from worker.column_rules.masks import ColumnMask, mask_of
 from worker.column_rules.settings import ColumnRules
 from worker.formats.interface import UndecodableRecord
@@ -108,8 +109,17 @@ class ColumnPlans:
         self._renamed = {name.casefold(): to for name, to in rules.rename.items()}
         self._masks = {name.casefold(): mask_of(rule, secret) for name, rule in rules.mask.items()}
         self._casts = {name.casefold(): cast_of(text) for name, text in rules.cast.items()}
-        self.added: dict[str, Added] = {name: added_of(what) for name, what in rules.add.items()}
-        self._given = {name.casefold(): f"the added {name}" for name in (*self.added, *reserved)}
+        expressions = rules.expressions
+        self.computed = Computed(expressions, self._renamed)
+        self.added: dict[str, Added] = {
+            name: added_of(what) for name, what in rules.add.items() if name not in expressions
+        }
+        self.new_types = {
+            name: self.added[name].type if name in self.added else expressions[name].type
+            for name in rules.add
+        }
+        """New column -> its type text."""
+        self._given = {name.casefold(): f"the added {name}" for name in (*rules.add, *reserved)}
         self.form: Callable[[tuple[str, ...]], Form] = lru_cache(_MOST_SHAPES)(self._form)
         """Returns the function that transforms rows with these columns, in this order. Raises RuleFault."""
         self.key: Callable[[tuple[str, ...]], tuple[str, ...]] = lru_cache(_MOST_SHAPES)(self._key)
@@ -198,7 +208,7 @@ class ColumnPlans:
     def types(self, types: Mapping[str, str]) -> dict[str, str]:
         """Return the type texts of the columns for handlers. Raises RuleFault."""
         found = {one.to: one.type_of(types[one.name]) for one in self.leaving(types)}
-        return found | {name: added.type for name, added in self.added.items()}
+        return found | self.new_types
 
 
 def _folded(names: Iterable[str]) -> frozenset[str]:
@@ -251,6 +261,11 @@ def refuse_shared(operations: Iterable[Operation], plans: ColumnPlans) -> None:
                 stay |= {name.casefold(): name for name in columns}
     if not (went or came or stay):
         return  # it names no column, or all of them (CREATE TABLE)
+    for low, name in _without(went, came).items():
+        if reader := plans.computed.reader_of(low):
+            raise RuleFault(
+                f"the source drops or renames {name}, which columns.add: {reader} reads: change this column"
+            )
     stay = {name.casefold(): name for name in plans.rules.rename} | stay
     plans.leaving((_without(stay, came) | went).values())
     plans.leaving((_without(stay, went) | came).values())

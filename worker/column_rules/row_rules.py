@@ -13,6 +13,7 @@ from handlers.mysql.ddl import quoted
 from handlers.rows import is_move
 from handlers.values.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
 from worker.column_rules.added import moment
+from worker.column_rules.comparing import FilterFault
 from worker.column_rules.filters import Filter
 from worker.column_rules.leaving import Leaving
 from worker.column_rules.plan import ColumnPlans, Row, RuleFault
@@ -138,6 +139,11 @@ class RowRules:
         left = replace(
             change, before=before, after=after, key_columns=key, types=types, sql=None, lacks=lacks
         )
+        if plans.computed.expressions:
+            try:
+                left = plans.computed.add_to(left)
+            except FilterFault as fault:
+                raise RuleFault(str(fault)) from None
         return self._marked(left, database, table) if marks else left
 
     def _with_added(

@@ -13,6 +13,7 @@ from handlers.options.section import Section
 from handlers.options.values import not_allowed
 from worker.column_rules.added import WORDS
 from worker.column_rules.casts import CAST_NAMES, cast_of
+from worker.column_rules.computed import Expression, read_expression
 from worker.column_rules.filters import FilterError, read_filter
 
 LEAST_SECRET = 16
@@ -104,12 +105,18 @@ def _added(value: object) -> Any:
         if isinstance(value["value"], str | int | float | bool):
             return dict(value)
         raise not_allowed("{value: ...} with a text, a number, true or false")
-    near = nearest(value, WORDS) if isinstance(value, str) else None
-    raise not_allowed(f"{', '.join(WORDS)}, or {{value: ...}}", near)
+    words = f"{', '.join(WORDS)}, {{value: ...}}, or an expression such as round(total * 0.92, 2)"
+    if not isinstance(value, str):
+        raise not_allowed(words)
+    try:
+        read_expression(value)
+    except FilterError as error:
+        raise not_allowed(f"{words}; {error}", nearest(value, WORDS)) from None
+    return value
 
 
 Added = Annotated[
-    Any, PlainValidator(_added), WithJsonSchema({"anyOf": [{"enum": list(WORDS)}, {"type": "object"}]})
+    Any, PlainValidator(_added), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})
 ]
 
 
@@ -154,8 +161,8 @@ class ColumnRules(Section):
     cast: dict[str, Cast] = Field(default={})
     """Column -> text, integer, decimal(12,2), double, boolean, date, datetime or timestamp."""
     add: dict[str, Added] = Field(default={})
-    """New column -> now(), source_time, topic, partition, offset, op, database, table, transaction, or
-    {value: ...}."""
+    """New column -> now(), source_time, topic, partition, offset, op, database, table, transaction,
+    {value: ...}, or an expression such as round(total * 0.92, 2)."""
 
     @model_validator(mode="after")
     def _together(self) -> Self:
@@ -178,7 +185,24 @@ class ColumnRules(Section):
                 if key == "cast" and low in masked:
                     raise _refused(f"mask and cast both name {name}: the mask sets the type; remove one")
         _refuse_twice("rename and add give", [*self.rename.values(), *self.add])
+        renamed = {name.casefold() for name in self.rename}
+        names = {name.casefold() for name in self.add}
+        for added, expression in self.expressions.items():
+            for name in expression.columns:
+                low = name.casefold()
+                if low in left_out or low in masked or (included is not None and low not in included):
+                    raise _refused(
+                        f"add: {added} reads {name}, which is left out or masked: it would show its values"
+                    )
+                if low in names - renamed:
+                    raise _refused(f"add: {added} reads {name}, which add itself adds: give it another name")
         return self
+
+    @property
+    def expressions(self) -> dict[str, Expression]:
+        """The computed columns."""
+        texts = {name: what for name, what in self.add.items() if isinstance(what, str) and what not in WORDS}
+        return {name: read_expression(text) for name, text in texts.items()}
 
     @property
     def unkeyed(self) -> Iterator[str]:
@@ -189,7 +213,13 @@ class ColumnRules(Section):
     def named(self) -> list[str]:
         """The source's columns that the rules name."""
         return list(
-            dict.fromkeys([*(self.include or ()), *self.exclude, *self.rename, *self.mask, *self.cast])
+            dict.fromkeys(
+                [
+                    *(self.include or ()),
+                    *(*self.exclude, *self.rename, *self.mask, *self.cast),
+                    *(name for one in self.expressions.values() for name in one.columns),
+                ]
+            )
         )
 
     @property

@@ -233,7 +233,7 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
         case ddl.CreateTable(table=table, columns=columns, key=key):
             kept = [_definition(plans.treatment(one.name), one, rules, time_ms) for one in columns]
             plans.leaving(one.name for one in columns)  # refuses two columns with one name
-            added = [ddl.Column(name, added.type) for name, added in plans.added.items()]
+            added = [ddl.Column(name, type_) for name, type_ in plans.new_types.items()]
             if rules.deletes == "mark":
                 added.append(ddl.Column(rules.deleted_column, DELETED_TYPE))
             yield ddl.CreateTable(table, (*(one for one in kept if one is not None), *added), plans.key(key))

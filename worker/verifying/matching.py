@@ -36,7 +36,7 @@ class Leaving:
         """Apply the plans to the columns. `plans`: None without rules."""
         if plans is None:
             return cls({name: name for name in columns})
-        made = cls(added=list(plans.added))
+        made = cls(added=list(plans.new_types))
         for name in columns:
             one = plans.treatment(name)
             if one is None:

@@ -129,8 +129,9 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
         if one.to != name:
             done.append("renamed")
         yield name, type_ or "", one.to, one.type_of(type_ or ""), ", ".join(done) or "unchanged"
-    for name, added in plans.added.items():
-        yield "", "", name, added.type, "added"
+    for name, type_ in plans.new_types.items():
+        expression = plans.computed.expressions.get(name)
+        yield "", "", name, type_, "added" if expression is None else f"computed: {expression.text}"
 
 
 @dataclass(slots=True)

@@ -1,0 +1,167 @@
+"""Values of expressions, compiled from sqlglot's tree to functions of a row. NULL in, NULL out.
+
+Numbers are exact: a float counts as its shortest decimal, and a result of more than 200 digits is an error.
+Only a division is rounded, at its 200th digit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
+from functools import partial
+from typing import Any
+
+from handlers.values.bounds import bounded
+from worker.column_rules.casts import Cast, cast_of, number_of
+from worker.column_rules.comparing import NUMBERS, FilterFault, compared, kind_named
+
+Value = Callable[[Mapping[str, Any]], Any]
+Conditions = Callable[[Any, Mapping[str, str]], Value]
+
+_WIDE = Context(prec=200)
+_EXACT = Context(prec=200, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow])
+
+
+def compiled(  # noqa: PLR0911 - one return for each kind
+    tree: Any, own: Mapping[str, str], condition: Conditions
+) -> Value:
+    """Return the function of a row that evaluates the tree. It raises FilterFault.
+
+    `own`: a column's name in lower case -> its name in the row. `condition` compiles conditions."""
+    match type(tree).__name__:
+        case "Column":
+            name = own[tree.name.casefold()]
+            return lambda row: row[name]
+        case "Literal" | "Boolean" | "Null":
+            constant = literal(tree)
+            return lambda _row: constant
+        case "Neg" if tree.this.is_number:
+            negative = -literal(tree.this)
+            return lambda _row: negative
+        case "Nullif":
+            one, other = (compiled(each, own, condition) for each in (tree.this, tree.expression))
+            return lambda row: None if compared("=", one(row), other(row)) else one(row)
+        case "Coalesce":
+            values = [compiled(one, own, condition) for one in (tree.this, *tree.expressions)]
+            return lambda row: next((found for one in values if (found := one(row)) is not None), None)
+        case "Case":
+            return _case(tree, own, condition)
+        case kind if kind in _FUNCTIONS:
+            function = _FUNCTIONS[kind](tree)
+            parts = [one for name in ("this", "expression") if (one := tree.args.get(name)) is not None]
+            return _strict(function, *(compiled(one, own, condition) for one in parts))
+    return condition(tree, own)
+
+
+def literal(tree: Any) -> Any:
+    """Return the value of a literal. Raises ArithmeticError if it is no number."""
+    if type(tree).__name__ != "Literal":
+        return bool(tree.this) if tree.this is not None else None
+    if tree.is_string:
+        return tree.this
+    number = bounded(Decimal(tree.this))
+    return int(number) if number == number.to_integral_value() else number
+
+
+def cast_in(tree: Any) -> Cast | None:
+    """Return the cast that a ROUND, DATE, CAST, ||, LOWER or UPPER makes; None for others."""
+    match type(tree).__name__:
+        case "Round":
+            places = tree.args.get("decimals")
+            return cast_of(f"decimal(38,{'0' if places is None else places})")
+        case "Cast":
+            type_ = str(tree.args["to"]).lower()
+            return cast_of("integer" if type_ == "int" else type_)
+        case "Date":
+            return cast_of("date")
+        case "DPipe" | "Lower" | "Upper":
+            return cast_of("text")
+    return None
+
+
+def cast(to: Cast, value: Any) -> Any:
+    """Cast a value that is not NULL. Raises FilterFault."""
+    try:
+        return to.convert(value)
+    except (ValueError, ArithmeticError, TypeError):
+        raise FilterFault(f"{kind_named(value)} does not fit {to.type}") from None
+
+
+def _strict(function: Callable[..., Any], *parts: Value) -> Value:
+    def value(row: Mapping[str, Any]) -> Any:
+        values = [part(row) for part in parts]
+        return None if any(one is None for one in values) else function(*values)
+
+    return value
+
+
+def _case(tree: Any, own: Mapping[str, str], condition: Conditions) -> Value:
+    of = partial(compiled, own=own, condition=condition)
+    choices = [(condition(one.this, own), of(one.args["true"])) for one in tree.args["ifs"]]
+    default = of(tree.args["default"]) if tree.args.get("default") else lambda _row: None
+
+    def value(row: Mapping[str, Any]) -> Any:
+        return next((one for is_met, one in choices if is_met(row) is True), default)(row)
+
+    return value
+
+
+def _calculated(operation: Callable[..., Decimal], *values: Any) -> Decimal:
+    for value in values:
+        if not isinstance(value, NUMBERS):
+            raise FilterFault(f"a calculation needs numbers, not {kind_named(value)}; CAST reads texts")
+    try:
+        return operation(*map(number_of, values))
+    except ZeroDivisionError:
+        raise FilterFault("division by zero: with NULLIF(x, 0), the result is NULL") from None
+    except (ArithmeticError, ValueError):
+        raise FilterFault("the result of a calculation has too many digits, or is not a number") from None
+
+
+def _divide(one: Decimal, other: Decimal) -> Decimal:
+    if not other:
+        raise ZeroDivisionError
+    return _WIDE.divide(one, other)
+
+
+def _cased(change: Callable[[str], str], value: Any) -> str:
+    if isinstance(value, str):
+        return change(value)
+    raise FilterFault(f"filter: LOWER and UPPER need text, not {type(value).__name__}")
+
+
+def _calculation(operation: Callable[..., Decimal]) -> Callable[[Any], Callable[..., Any]]:
+    return lambda _tree: partial(_calculated, operation)
+
+
+def _casting(tree: Any) -> Callable[[Any], Any]:
+    to = cast_in(tree)
+    assert to is not None  # it was checked
+    return partial(cast, to)
+
+
+def _rounding(tree: Any) -> Callable[[Any], Any]:
+    unit = Decimal(1).scaleb(-int(str(tree.args.get("decimals") or 0)))
+    return partial(_calculated, lambda value: value.quantize(unit, ROUND_HALF_UP, _WIDE))
+
+
+def _joining(tree: Any) -> Callable[[Any, Any], str]:
+    text = _casting(tree)
+    return lambda one, other: text(one) + text(other)
+
+
+_FUNCTIONS: Mapping[str, Callable[[Any], Callable[..., Any]]] = {
+    "Paren": lambda _tree: lambda value: value,
+    "Add": _calculation(_EXACT.add),
+    "Sub": _calculation(_EXACT.subtract),
+    "Mul": _calculation(_EXACT.multiply),
+    "Div": _calculation(_divide),
+    "Neg": _calculation(_EXACT.minus),
+    "Abs": _calculation(_EXACT.abs),
+    "Round": _rounding,
+    "Date": _casting,
+    "Cast": _casting,
+    "DPipe": _joining,
+    "Lower": lambda _tree: partial(_cased, str.lower),
+    "Upper": lambda _tree: partial(_cased, str.upper),
+}
+"""Kind -> returns the function of its arguments, none of which is NULL."""
