@@ -3,10 +3,11 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server matrix mutations servers class-archive rewritten docs lint audit dist image bench clean
 
-# Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
-# since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
-# its place, it might not end at all.
-SIDE_BY_SIDE = --numprocesses=$(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
+# Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. Two more than processors if
+# there is room for them, since half of their time is waiting for brokers, databases and processes. One that dies ends
+# the run: with another in its place, it might not end at all.
+GIB = $(shell awk '/^MemTotal/ {print int($$2 / 1000000)}' /proc/meminfo 2>/dev/null || echo 16)
+SIDE_BY_SIDE = --numprocesses=$(shell n=$$(($$(nproc) + ($(GIB) < 20 ? 1 : 2))); echo $$((n < 4 ? n : 4))) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
 
 export PYTHON
 # The demo and the tests start hundreds of workers, none of which is to compile all modules once more.
@@ -47,6 +48,7 @@ soak: setup servers class-archive ## what takes long: every stream into Spark ta
 	@python -m pytest -m soak --ignore=tests/deployment/test_api_server.py \
 		--ignore=tests/deployment/test_deployment_walk.py $(ARGS)
 	@PYTHONPATH=tests python -m tests.model --minutes $(or $(MINUTES),60)
+	@cd tests && PYTHONPATH=.:.. python -m storm --minutes 5
 
 api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)
 	@tools/setup.sh api-server
