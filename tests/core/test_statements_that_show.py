@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 from building import record
+from dts_records import sent
 from test_gathered_barriers import ALL, LOG, delivered, stated
 
 from worker.column_rules.plan import ShownBehind
@@ -155,6 +156,27 @@ def test_an_unreadable_statement_may_name_a_table_with_a_space() -> None:
     canal = formats_of(made).of("cdc")
     assert refusal(canal, stated("FROBNICATE TABLE a, `all users`", "a")) is not None
     assert refusal(canal, stated("FROBNICATE TABLE a, `users`", "a")) is None
+
+
+@pytest.mark.parametrize("rest", [True, False])
+def test_dts_tells_in_which_database_a_table_has_its_new_name(*, rest: bool) -> None:
+    made = configured(gathered=False, rest=rest)
+    dts = formats_of(made.model_copy(update={"format": "dts"})).of("cdc")
+    for sql, is_refused in (
+        ("ALTER TABLE crm.x RENAME TO people", False),
+        ("ALTER TABLE crm.x RENAME TO users", rest),  # else no target has its rows
+        ("ALTER TABLE shop_1.users RENAME TO people", True),
+        ("ALTER TABLE shop_1.users RENAME people, ADD x int", True),
+    ):
+        ddl = {"operation": "DDL", "objectName": "shop_1", "fields": None, "afterImages": sql}
+        assert (refusal(dts, sent(**ddl)) is not None) == is_refused
+    ddl = {
+        "operation": "DDL",
+        "objectName": "crm",
+        "fields": None,
+        "afterImages": "ALTER TABLE shop_1.users RENAME x",
+    }
+    assert (refusal(dts, sent(**ddl)) is not None) == rest
 
 
 @pytest.mark.parametrize("gathered", [True, False])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from handlers import Change
 from handlers.api import Operation
@@ -122,7 +123,7 @@ class DTS:
                 return
             raise _undecodable(value, error) from None
         if read.header.operation == "DDL":
-            sql = _statement(read)
+            sql = _told(read)
             into += statement_from(
                 sql,
                 record,
@@ -180,6 +181,25 @@ def _statement(read: DTSRecord) -> str:
     if isinstance(read.after, str):
         return read.after
     raise UndecodableRecord("not a DTS record: DDL without a statement in `afterImages`")
+
+
+def _told(read: DTSRecord) -> str:
+    """Return the statement, with the databases of all its tables if its first one is in another database than
+    the statement ran in."""
+    sql, name = _statement(read), read.header.object_name
+    if name is None or read.header.source_type == "PostgreSQL":
+        return sql
+    ran_in, place = names_of(name)[0], table_of(sql, names_of(name)[0])
+    if place is None or place[0] == ran_in:
+        return sql
+    # Imported with the first such statement: sqlglot is slow to import.
+    from handlers.mysql.ddl import StatementError, parse  # noqa: PLC0415
+    from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
+
+    with suppress(StatementError):
+        told = net(parse(sql, ran_in))
+        return sql if told == net(parse(sql, place[0])) else written(told)
+    return sql
 
 
 def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
