@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import row_functions
 from columns.ruling import configured, hashed
+from msgspec.structs import replace
 
 from handlers import Batch, Change, Rejected, StopWorker, TargetUnavailable
 from handlers.testing import make_batch
@@ -135,6 +136,19 @@ def test_what_the_columns_hide_is_out_of_its_reach(columns: dict[str, Any], dele
     assert "@x" not in repr((found.before, found.after))
     assert found.after is not None
     assert "ada" in found.after["told"], "it sees the other columns"
+
+
+def test_the_statement_of_a_row_is_hidden_too() -> None:
+    """It contains the values of all columns."""
+    row_functions.SEEN.clear()
+    rule = rule_with("note", columns={"exclude": ["email"]})
+    assert rule.transforming is not None
+    [change] = make_batch("shop.users", [{"id": 1}], key="id").changes
+    batch = Batch(
+        "shop.users", [replace(change, sql="UPDATE users SET email = 'ada@x'")], database="shop", name="users"
+    )
+    [found] = rule.transforming.applied(batch)[0]
+    assert (row_functions.SEEN[0].sql, found.sql) == (None, None)
 
 
 def test_what_it_does_not_see_is_masked_afterwards() -> None:
