@@ -159,11 +159,16 @@ class Batch:
 
     def part(self, first: int, end: int) -> Batch:
         """Return the changes from `first` up to `end` as a batch of their own."""
-        part = copy(self)
-        part.changes = changes = self.changes[first:end]
+        part = self.having(changes := self.changes[first:end])
         part._positions = lambda: positions_of(changes)
         part.records = len({(change.topic, change.partition, change.offset) for change in changes})
         return part
+
+    def having(self, changes: Sequence[Change]) -> Batch:
+        """Return the same batch with other changes."""
+        other = copy(self)
+        other.changes = changes
+        return other
 
     @property
     def is_traced(self) -> bool:

@@ -13,6 +13,8 @@ from handlers.api import Change, Row
 from handlers.options.section import Options
 
 _lacks = attrgetter("lacks")
+position = attrgetter("topic", "partition", "offset", "index")
+"""Returns a change's position."""
 _WHOLE = {frozenset[str]()}
 _NESTED = frozenset((list, dict))
 
@@ -54,8 +56,10 @@ def is_move(gone: Change, made: Change | None = None) -> bool:
 
 def borders(changes: Sequence[Change], first: int, end: int) -> list[int]:
     """Return all places at which the changes from `first` up to `end` may be split, including both ends. The
-    two halves of a key change are applied or set aside together."""
-    inner = [at for at in range(first + 1, end) if not is_move(changes[at - 1], changes[at])]
+    two halves of a key change are applied or set aside together. So are changes that a transform has made of
+    one. They have one position: with the first of them, a target would count all as applied."""
+    pairs = ((at, changes[at - 1], changes[at]) for at in range(first + 1, end))
+    inner = [at for at, *both in pairs if not is_move(*both) and len(set(map(position, both))) > 1]
     return [first, *inner, end]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from handlers.api import Batch, Change, Row
-from handlers.rows import is_move
+from handlers.rows import borders, is_move
 from handlers.values.native_types import SchemaTypes
 
 Covers = Callable[[Row], bool]
@@ -200,14 +200,11 @@ def has_ddl(changes: Sequence[Change]) -> bool:
 
 
 def runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[Run]:
-    """Split changes into runs. If `one_by_one`, each run is one change, or the two changes of a move."""
-    if one_by_one:
-        place = 0
-        while place < len(changes):
+    """Split changes into runs. If `one_by_one`, each run is as short as `borders` allows."""
+    if one_by_one and changes:
+        for place, end in pairwise(borders(changes, 0, len(changes))):
             change = changes[place]
-            run = changes[place : place + 2] if is_move(*changes[place : place + 2]) else [change]
-            yield Run(change.op in _DDL, change.key_columns or (), run, place)
-            place += len(run)
+            yield Run(change.op in _DDL, change.key_columns or (), changes[place:end], place)
         return
     keys = set(map(_key_columns, changes))
     if len(keys) == 1 and not has_ddl(changes):

@@ -46,6 +46,10 @@ class Typed(Handler):
 
     def handle(self, batch):
         pass
+
+
+def clean(change):
+    return change
 '''
 
 

@@ -51,7 +51,7 @@ def use(text: str, page: Path, folder: Path) -> None:
         (folder / Path(path).name).write_text("a secret of these tests\n")
         text = text.replace(path, str(folder / Path(path).name))
     environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "sixteen-and-more-characters")
-    for module in re.findall(r"function: (\w+):", text):  # the page shows it, too
+    for module in re.findall(r"(?:function|transform): (\w+):", text):  # the page shows it, too
         [function] = [block.text for block in blocks("python") if block.page == page and "def " in block.text]
         (folder / f"{module}.py").write_text(function)
     (folder / "shop.yaml").write_text(whole(text))

@@ -7,11 +7,12 @@ import hashlib
 import hmac
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,24 @@ def test_async_handler(run_example: RunExample, tmp_path: Path) -> None:
         if table == "shop.orders" and change.key is not None and change.key["id"] == 5004
     ]
     assert of_row == order
+
+
+def test_transform(run_example: RunExample) -> None:
+    run = run_example("targets/transform")
+    run.stop()
+
+    with closing(sqlite3.connect(run.folder / "cleaned.db")) as connection:
+        rows = connection.execute('SELECT id, channel, customer_id FROM "shop.orders"').fetchall()
+    key = b"only for trying it"
+    assert sorted(rows) == [
+        (number, channel, hmac.new(key, customer, hashlib.sha256).hexdigest())
+        for number, channel, customer in (
+            (1000, "web", b"3"),
+            (5001, "app", b"1"),
+            (5003, "app", b"39"),
+            (5004, "web", b"7"),
+        )
+    ]
 
 
 def test_everything(

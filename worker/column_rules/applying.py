@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from handlers import Change
+from handlers import Batch, Change
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.formats.decoding import fault_of
 from worker.formats.interface import Format, Record, UndecodableRecord, ValuelessFault
@@ -12,6 +12,7 @@ from worker.formats.interface import Format, Record, UndecodableRecord, Valueles
 if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
     from worker.column_rules.statements import StatementRules
+    from worker.column_rules.transforms import Transform
 
 
 def bring_under(
@@ -22,10 +23,12 @@ def bring_under(
     *,
     database: str,
     table: str,
+    transform: Transform | None = None,
 ) -> None:
     """Replace the changes from `first` on, which are of one record, by what handlers may see of them.
 
-    `rows`: the rules of their table. `statements`: the rules of all tables. Raises RuleFault."""
+    `rows`: the rules of their table. `statements`: the rules of all tables. `transform`: the table's, unless
+    a handler's call passes it. Raises RuleFault, and with a transform any of FAULTS."""
     if len(changes) <= first:
         return
     has_ddl = rows is None or rows.apply(changes, first, database, table)
@@ -35,6 +38,9 @@ def bring_under(
             for change in changes[first:]
         ]
         changes[first:] = [change for change in followed if change is not None]
+    if transform is not None:
+        batch = Batch(f"{database}.{table}", changes[first:], database=database, name=table)
+        changes[first:] = transform.applied(batch)[0]
 
 
 def decode_under(

@@ -122,6 +122,10 @@ class ColumnPlans:
         self._given = {name.casefold(): f"the added {name}" for name in (*rules.add, *reserved)}
         self.form: Callable[[tuple[str, ...]], Form] = lru_cache(_MOST_SHAPES)(self._form)
         """Returns the function that transforms rows with these columns, in this order. Raises RuleFault."""
+        self.hidden: Callable[[tuple[str, ...]], list[str]] = lru_cache(_MOST_SHAPES)(
+            lambda columns: [name for name in columns if (one := self.treatment(name)) is None or one.hides]
+        )
+        """Returns those of the columns that are left out or masked."""
         self.key: Callable[[tuple[str, ...]], tuple[str, ...]] = lru_cache(_MOST_SHAPES)(self._key)
         """Returns the names of these key columns for handlers. Raises RuleFault if a key column is hidden, or
         if different keys could become equal."""

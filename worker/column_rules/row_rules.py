@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from handlers import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl import quoted
 from handlers.rows import is_move
+from handlers.sharding import shard_of
 from handlers.values.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
 from worker.column_rules.added import moment
 from worker.column_rules.comparing import FilterFault
@@ -26,6 +27,10 @@ DELETED_TYPE = "timestamp(6)"
 _MOST_TYPES = 256
 
 
+class _Unmarked(Change, frozen=True, gc=False):
+    """A delete of a row that the filter has excluded from its beginning."""
+
+
 class RowRules:
     """The compiled rules of one entry. They cache what they learn about columns. Any thread."""
 
@@ -39,10 +44,11 @@ class RowRules:
         marks_all: bool = False,
         secret: str | None = None,
         table: str | None = None,
+        in_two: bool = False,
     ) -> None:
         """`marks_all`: all handlers can mark the rows of a TRUNCATE. `secret`: masking.secret. `table`: the
-        table's name, if the rules are for one only. Raises ValueError for a hash without a secret, and if
-        `columns` gives a column the name `deleted_column`."""
+        table's name, if the rules are for one only. `in_two`: `apply` leaves the columns to `formed`. Raises
+        ValueError for a hash without a secret, and if `columns` gives a column the name `deleted_column`."""
         self.deletes = deletes
         self.deleted_column = deleted_column
         self._marks_all = marks_all
@@ -51,6 +57,7 @@ class RowRules:
         self._leaving = None if filter_ is None else Leaving(filter_, self.plans.treatment)
         self._has_columns = not columns.is_empty
         self._table = table
+        self._in_two = in_two
         self._told: set[str] = set()
         """Columns in the rules that a warning has reported as missing in the table."""
         self._has_looked = table is None
@@ -88,9 +95,21 @@ class RowRules:
                     kept = _stays(kept) if self._needs_old_row(*own[place : place + 2]) else None
                 if kept is not None:
                     # For an insert that the filter excludes, a mark would create a row.
-                    marks = self.deletes == "mark" and (kept.op != "delete" or op in ("delete", "update"))
-                    changes.append(self._formed(kept, database, table, marks=marks))
+                    if self.deletes == "mark" and kept.op == "delete" and op not in ("delete", "update"):
+                        kept = _Unmarked(*astuple(kept))
+                    changes.append(kept if self._in_two else self.formed(kept, kept, database, table))
         return has_ddl
+
+    def shard_of(self, change: Change) -> int | None:
+        """As `handlers.sharding.shard_of`, of the key that handlers get."""
+        row, key = change.before if change.after is None else change.after, change.key_columns
+        if row and key and all(name in row for name in key):
+            try:
+                own = self.plans.form(key)({name: row[name] for name in key})
+                change = replace(change, before=None, after=own, key_columns=self.plans.key(key))
+            except RuleFault:  # it is told when it is handled
+                return None
+        return shard_of(change)
 
     def _needs_old_row(self, gone: Change, made: Change | None = None) -> bool:
         """Whether an update changed the key, and its visible new row lacks columns of the old row."""
@@ -114,7 +133,9 @@ class RowRules:
         types = {self.deleted_column: DELETED_TYPE}
         return replace(change, op="truncate", after=mark, key_columns=None, types=types, sql=None)
 
-    def _formed(self, change: Change, database: str, table: str, *, marks: bool) -> Change:
+    def formed(self, change: Change, origin: Change, database: str, table: str) -> Change:
+        """Return a row change as handlers may see it. `origin`: the one that `apply` has left, from
+        which it was made. Raises RuleFault."""
         before, after, types, key = change.before, change.after, change.types, change.key_columns
         if not self._has_columns and self.deletes != "mark":
             return change if change.sql is None else replace(change, sql=None)
@@ -144,6 +165,7 @@ class RowRules:
                 left = plans.computed.add_to(left)
             except FilterFault as fault:
                 raise RuleFault(str(fault)) from None
+        marks = self.deletes == "mark" and not isinstance(origin, _Unmarked)
         return self._marked(left, database, table) if marks else left
 
     def _with_added(

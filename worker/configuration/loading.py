@@ -60,7 +60,9 @@ def load(
     if configuration is not None and not document.faults:
         checker.add(shared_locations(configuration), reserved_locations(configuration))
         if check_handlers:
-            checker.add(_missing_packages(configuration))
+            checker.add(
+                _missing_packages(configuration), _unfit_functions(configuration, path.absolute().parent)
+            )
             checker.certificate(configuration, path.absolute().parent)
     if configuration is None or document.faults:
         raise ConfigurationError(sorted(document.faults, key=lambda fault: fault.line or 0))
@@ -251,6 +253,15 @@ class _Checker:
 def _texts(mapping: Mapping[Any, Any], without: tuple[str, ...] = ()) -> dict[str, Any]:
     """Convert the mapping to keyword arguments."""
     return {str(key): value for key, value in mapping.items() if key not in without}
+
+
+def _unfit_functions(configuration: Configuration, folder: Path) -> Iterator[tuple[KeyPath, str]]:
+    for number, rule in enumerate(configuration.tables):
+        if rule.transform is not None:
+            try:
+                rule.transform.load(folder)
+            except HandlerTypeError as error:
+                yield ("tables", number, "transform"), f"found {rule.transform.function}: {error}"
 
 
 # ---- missing packages of extras

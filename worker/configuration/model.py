@@ -163,6 +163,8 @@ class Configuration(Section):
         self._path = path
         self._secrets = secrets
         self._hidden = hidden
+        for table in self.tables:
+            table.read_from(self.folder)
         return self
 
     def context_for(self, entry: HandlerEntry, **more: Any) -> HandlerContext:
@@ -197,7 +199,7 @@ def _rule_of(tables: Sequence[TableRule], places: Places, table: str, *, is_stat
     spelled = (table, table.lower()) if is_stated else (table,) if found is not None else ()
     for name in (places.label(one) for each in spelled for one in replaced_by(each)):
         own = next((rule for rule in tables if matches(rule, name)), None)
-        if own is not None and own.row_rules is not None and own.ghost_tables:
+        if own is not None and (own.row_rules or own.transform) and own.ghost_tables:
             return own if is_stated or own is found or own.has_place_per_table else None
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
@@ -20,6 +21,7 @@ from handlers.options.values import (
 )
 from worker.column_rules.filters import read_filter
 from worker.column_rules.settings import ColumnRules, FilterText
+from worker.column_rules.transforms import Transform, TransformChoice
 
 if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
@@ -131,21 +133,25 @@ class TableRule(Section):
     """Which columns all handlers of the table receive, with which names and in which form."""
     filter: FilterText = None
     """A condition on the row, like SQL's WHERE. Handlers do not receive other rows."""
+    transform: TransformChoice = None
+    """A function of yours that row changes pass after filter and before columns; null: none."""
     deletes: Literal["apply", "mark", "ignore"] = "apply"
     """How handlers see deletes. mark: as an update that sets deleted_column; ignore: not at all."""
     deleted_column: str = Field(default="deleted_at", min_length=1)
     """The column that deletes: mark sets; null in rows that are not deleted."""
     ghost_tables: bool = True
-    """With columns, filter or deletes: ghost tables of gh-ost and pt-online-schema-change (_X_gho, _X_new,
-    _X_del, _X_old) get the rule of table X. Other rules that match them do not apply."""
+    """With columns, filter, transform or deletes: ghost tables of gh-ost and pt-online-schema-change (_X_gho,
+    _X_new, _X_del, _X_old) get the rule of table X. Other rules that match them do not apply."""
 
     _row_rules: RowRules | None = PrivateAttr(default=None)
     _statement_rules: StatementRules | None = PrivateAttr(default=None)
     _secret: str | None = PrivateAttr(default=None)
+    _transforming: Transform | None = PrivateAttr(default=None)
+    _folder: Path = PrivateAttr(default=Path())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process: it makes the column rules again, and `Configuration` those of statements."""
-        return _made_again, (self.model_fields_set, dict(self.__dict__), self._secret)
+        return _made_again, (self.model_fields_set, dict(self.__dict__), self._secret, self._folder)
 
     @model_validator(mode="after")
     def _marks_have_a_place(self) -> Self:
@@ -174,10 +180,18 @@ class TableRule(Section):
                 deleted_column=self.deleted_column,
                 marks_all=all(entry.type == "sql" for entry in self.handlers),
                 secret=secret,
-                table=self.match if is_name(self.match) else None,
+                table=self.match if is_name(self.match) and self.transform is None else None,
+                in_two=self.transform is not None,
             )
             own._secret = secret
-        return own
+        return own.read_from(self._folder)
+
+    def read_from(self, folder: Path) -> Self:
+        """Set the folder of the module of `transform`. Return this rule."""
+        self._folder = folder
+        if self.transform is not None:
+            self._transforming = Transform(self.transform, self._row_rules, folder)
+        return self
 
     def among(self, statements: StatementRules | None) -> None:
         """Set the statement rules of all tables; None: no table has any."""
@@ -187,6 +201,11 @@ class TableRule(Section):
     def row_rules(self) -> RowRules | None:
         """What is done to the changes before handlers see them; None: nothing."""
         return self._row_rules
+
+    @property
+    def transforming(self) -> Transform | None:
+        """What applies `transform` and then the column rules when a handler is called; None: nothing."""
+        return self._transforming
 
     @property
     def statement_rules(self) -> StatementRules | None:
@@ -199,7 +218,7 @@ class TableRule(Section):
 
     def shows_as(self, other: TableRule) -> bool:
         """Whether handlers see a change in the same way by both rules."""
-        keys = ("columns", "filter", "deletes", "deleted_column")
+        keys = ("columns", "filter", "transform", "deletes", "deleted_column")
         return self._secret == other._secret and all(
             getattr(self, key) == getattr(other, key) for key in keys
         )
@@ -219,5 +238,5 @@ class TableRule(Section):
         return self.matches(table) or self.matches(table.lower())
 
 
-def _made_again(given: set[str], fields: dict[str, Any], secret: str | None) -> TableRule:
-    return TableRule.model_construct(given, **fields).ruled(secret)
+def _made_again(given: set[str], fields: dict[str, Any], secret: str | None, folder: Path) -> TableRule:
+    return TableRule.model_construct(given, **fields).read_from(folder).ruled(secret)

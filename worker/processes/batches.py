@@ -26,7 +26,7 @@ from worker.units.table import Table
 from worker.units.unit import Unit
 from worker.units.work import Work
 
-_rule = lru_cache(256)(pickle.loads)
+unpacked_rule: Callable[[bytes], TableRule] = lru_cache(256)(pickle.loads)
 """Tables share their rules."""
 
 MOST_TABLES = 20_000
@@ -121,7 +121,7 @@ class Batches:
         return len(self._kept)
 
     def _table(self, pickled: bytes, database: str, name: str) -> Table:
-        rule: TableRule = _rule(pickled)
+        rule = unpacked_rule(pickled)
         bound = [BoundHandler(entry.name, ()) for entry in rule.handlers]
         table = Table(database, name, rule, bound)
         self._adopt(table)  # it may be from before a reload, and this process from after it

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from handlers import Change
 from worker.attempts.steps import ProcessAway
+from worker.configuration import TableRule
 from worker.processes.process import Process
 from worker.units.chunk import Chunk, offset_at
 from worker.units.table import Table
@@ -115,10 +116,11 @@ class Carried(tuple[Change, ...]):
     """Changes that the worker has decoded and a child process handles, with their records."""
 
     chunks: Sequence[Chunk]
+    rule: TableRule
 
-    def __new__(cls, changes: Iterable[Change], chunks: Sequence[Chunk]) -> Self:
+    def __new__(cls, changes: Iterable[Change], chunks: Sequence[Chunk], rule: TableRule) -> Self:
         made = super().__new__(cls, changes)
-        made.chunks = chunks
+        made.chunks, made.rule = chunks, rule
         return made
 
 

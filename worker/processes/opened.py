@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from handlers.coroutines import Awaited
 from handlers.loading.registry import create
 from handlers.loading.user_code import refuse_unrun
 from worker.attempts.steps import ProcessAway
+from worker.column_rules.transforms import passed
 from worker.configuration import HandlerEntry
 from worker.observing import logs
-from worker.processes.batches import Batches
+from worker.processes.batches import Batches, unpacked_rule
 from worker.processes.events import Events
 from worker.processes.faults import packed
 
@@ -80,14 +82,19 @@ class OpenedHandlers:
 
         `piece`: the first change, the end, the attempt. `latest`: it begins before. `call`: the handler's
         number, the fields of its log lines, and the answer of `records.traced`."""
-        self._call(self._batches.kept(ticket).batch(*piece), latest, call)
+        work = self._batches.kept(ticket)
+        self._call(work.batch(*piece), work.call, latest, call)
 
     def handle_rows(self, packed_rows: bytes, latest: float, call: Sequence[Any]) -> None:
         """As `handle`, with changes that the worker has decoded."""
-        table, changes, fields = pickle.loads(packed_rows)
-        self._call(Batch(table, changes, **fields), latest, call)
+        table, changes, fields, rule = pickle.loads(packed_rows)
+        transform = None if rule is None else unpacked_rule(rule).transforming
+        pass_on = partial(passed, transform=transform, by_row=True)
+        self._call(Batch(table, changes, **fields), pass_on, latest, call)
 
-    def _call(self, batch: Batch, latest: float, call: Sequence[Any]) -> None:
+    def _call(
+        self, batch: Batch, pass_on: Callable[[Handler, Batch], object], latest: float, call: Sequence[Any]
+    ) -> None:
         number, fields, traced = call
         handler = self._all[number]
         if traced is not None:
@@ -98,7 +105,7 @@ class OpenedHandlers:
             # Immediately before the call: this process may have been stopped, or busy, since it was asked.
             if time.monotonic() >= latest:
                 raise ProcessAway("the worker's session may be over", 0.0)
-            refuse_unrun(handler.handle(batch), handler)
+            refuse_unrun(pass_on(handler, batch), handler)
         finally:
             logs.context.reset(token)
 

@@ -19,7 +19,7 @@ from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.column_rules.plan import ShownBehind
-from worker.configuration import Configuration
+from worker.configuration import Configuration, TableRule
 from worker.formats.interface import UndecodableRecord
 from worker.observing.logs import context
 from worker.processes.changes import Carried, ChangesElsewhere, Held, Reading, latest_begin
@@ -121,7 +121,8 @@ class Processes:
             if isinstance(changes, Carried):
                 if any(change.op == "ddl" for change in changes):
                     others.append(label)  # other processes handle its shards
-                rows, latest = packed_rows(batch), latest_begin(changes.chunks, self._trusted_until)
+                rows = packed_rows(batch, changes.rule)
+                latest = latest_begin(changes.chunks, self._trusted_until)
                 slot.ask(label, process, "handle_rows", rows, latest, call)
             elif (reading := changes.reading).promised:
                 self._decode(reading, slot, process, call)
@@ -193,8 +194,10 @@ class Processes:
         total = reading.ends[-1] if reading.ends else 0
         return Decoded(ChangesElsewhere(reading, 0, total), reading.ends, None)
 
-    def carried(self, changes: Iterable[Change], chunks: Sequence[Chunk]) -> Sequence[Change]:
-        return Carried(changes, chunks)
+    def carried(
+        self, changes: Iterable[Change], chunks: Sequence[Chunk], rule: TableRule
+    ) -> Sequence[Change]:
+        return Carried(changes, chunks, rule)
 
     def forget(self, changes: Sequence[Change] | None) -> None:
         if isinstance(changes, ChangesElsewhere):

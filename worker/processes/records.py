@@ -10,6 +10,7 @@ from typing import Any, cast
 from confluent_kafka import Message
 
 from handlers import Batch
+from worker.configuration import TableRule
 from worker.formats.interface import Record, any_headers
 from worker.units.chunk import Chunk
 
@@ -44,10 +45,12 @@ def packed_chunks(chunks: Iterable[Chunk]) -> list[tuple[Any, ...]]:
     return found
 
 
-def packed_rows(batch: Batch) -> bytes:
-    """Return what another process needs to make the batch again, whose changes are decoded."""
+def packed_rows(batch: Batch, rule: TableRule) -> bytes:
+    """Return what another process needs to make the batch again, whose changes are decoded by the rule."""
+    own = None if rule.transform is None else pickle.dumps(rule)
     names = ("database", "name", "attempt", "positions", "records", "shard", "topic_ids")
-    return pickle.dumps((batch.table, list(batch.changes), {name: getattr(batch, name) for name in names}))
+    fields = {name: getattr(batch, name) for name in names}
+    return pickle.dumps((batch.table, list(batch.changes), fields, own))
 
 
 def traced(batch: Batch, chunks: Iterable[Chunk]) -> tuple[Any, ...] | None:

@@ -103,7 +103,7 @@ class Failures:
         begin = self._clock()
         self._begin_call(run.name, work, run.done, begin, batch.attempt)
         try:
-            answer: object = run.handler.handle(batch)
+            answer = work.call(run.handler, batch)
             if answer is not None:
                 refuse_unrun(answer, run.handler)
         finally:

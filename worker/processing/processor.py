@@ -227,7 +227,7 @@ class Processor(threading.Thread):
             begin = self._clock()
             self._begin_call(bound.name, work, 0, begin, 1)
             try:
-                answer: object = handler.handle(work.batch(0, work.total, 1))
+                answer = work.call(handler, work.batch(0, work.total, 1))
                 if answer is not None:
                     refuse_unrun(answer, handler)
             except BaseException as error:

@@ -15,7 +15,7 @@ from handlers import Change
 from handlers.kafka.librdkafka import SILENT, close_in_time
 from offsets.topic_ids import TopicIds
 from worker.column_rules.applying import bring_under, decode_under
-from worker.column_rules.plan import RuleFault
+from worker.column_rules.transforms import FAULTS
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
@@ -177,12 +177,19 @@ class ChangesOf:
                 decode_under(format_, piece, changes, *rules, alone=route.alone)
                 self._refuse_others(changes, route.database, place, is_ours=is_ours)
                 if is_ours:
-                    bring_under(*rules, changes, 0, database=self._database, table=self._name)
+                    bring_under(
+                        *rules,
+                        changes,
+                        0,
+                        database=self._database,
+                        table=self._name,
+                        transform=self._rule.transforming,
+                    )
                     if changes:
                         yield changes
         except NoFormatError as error:
             raise Unfollowable(str(error)) from None
-        except RuleFault as fault:
+        except FAULTS as fault:
             raise Unfollowable(f"{place}: column rules: {fault}") from None
         except UndecodableRecord as fault:
             if self._halts:

@@ -18,7 +18,7 @@ from handlers.options.matching import topics_matcher
 from handlers.rows import borders, with_own_rows
 from worker.attempts.backoff import describe
 from worker.column_rules.applying import bring_under, decode_under
-from worker.column_rules.plan import RuleFault
+from worker.column_rules.transforms import FAULTS
 from worker.configuration import Configuration, HandlerEntry
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import consumer_settings
@@ -114,8 +114,9 @@ class Reader:
             if not found:
                 raise ReplayFault(f"its record has no row {letter.index}")
         try:
-            bring_under(*rules, found, 0, database=route.database, table=route.table)
-        except RuleFault as fault:
+            transform = None if rule is None else rule.transforming
+            bring_under(*rules, found, 0, database=route.database, table=route.table, transform=transform)
+        except FAULTS as fault:
             raise ReplayFault(f"column rules: {fault}") from None
         if not found:
             return Plan(letter, route.database, route.table, (), skipped="the table's rules leave it out")

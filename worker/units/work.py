@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from handlers import Batch, Change
+from handlers import Batch, Change, Handler
 from handlers.api import positions_of
 from handlers.rows import borders, with_own_rows
 from offsets.stores.interface import CheckpointError
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import ProcessDied, SetAside
+from worker.column_rules.transforms import passed
 from worker.configuration import TableRule
 from worker.formats.decoding import SMALL
 from worker.formats.interface import Record, UndecodableRecord
@@ -247,7 +248,7 @@ class Work:
             else:
                 given = with_own_rows(changes)
         elif table.carried is not None:
-            given = table.carried(given, self.chunks)
+            given = table.carried(given, self.chunks, self.ruled_by.rule)
         return Batch(
             table.label,
             given,
@@ -259,6 +260,13 @@ class Work:
             shard=self.unit.shard,
             topic_ids=self._topic_ids(),
         )
+
+    def call(self, handler: Handler, batch: Batch) -> object:
+        """Pass a batch of its changes to a handler, through the transform of its table."""
+        table = self.table
+        is_here = table.elsewhere is None and table.carried is None
+        transform = self.ruled_by.rule.transforming if is_here else None
+        return passed(handler, batch, transform, by_row=table.by_row)
 
     def borders(self, first: int, end: int) -> list[int]:
         """Return all places where its changes from `first` up to `end` may be split, with both ends."""

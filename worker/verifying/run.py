@@ -172,6 +172,8 @@ def _checked(job: _Job, lake: Lake, found: Found) -> Check:
             "its rule has a filter, or does not apply deletes: the replica should differ from the source, "
             "and is not compared"
         )
+    if rule is not None and rule.transform is not None:
+        raise TooDifferent("its rows pass a transform: the replica should differ, and is not compared")
     plans = None if rules is None else rules.plans
     for attempt in range(1, _ATTEMPTS + 1):
         replica = Replica(lake, found, with_waiting=job.with_waiting)

@@ -123,3 +123,16 @@ def test_a_key_that_is_looked_at_by_the_commit_alone_is_tried_again(make_sql: Ma
         handler.handle(customers(8))
         handler.handle(orders(order(1), order(2, 8), types=TYPES))
     assert numbers(lab) == [1, 2]
+
+
+def test_changes_that_a_transform_made_of_one_wait_together(lab: SqlLab) -> None:
+    """They have one position. With the first of them, all would count as applied."""
+    rows = [order(1, 7), order(2), order(3, 8), order(4)]
+    made = [{"after": row, "offset": offset} for row, offset in zip(rows, (0, 1, 1, 1), strict=True)]
+    with lab.handler() as handler:
+        handler.handle(customers(7))
+        assert waiting(handler, orders(*made, types=TYPES)) == 1
+        assert numbers(lab) == [1]
+        handler.handle(customers(8, offset=5))
+        handler.handle(orders(*made, types=TYPES))
+        assert numbers(lab) == [1, 2, 3, 4]

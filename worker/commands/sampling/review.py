@@ -78,6 +78,8 @@ class Review:
         if rule.row_rules is not None and rule.deletes == "mark":
             shown.add_row("", "", rule.deleted_column, "timestamp(6)", "added: time of the delete")
         console.print(shown)
+        if rule.transform is not None:
+            console.print(Text(f"All rows pass {rule.transform.function} first"), soft_wrap=True)
         if rule.filter is not None:
             console.print(Text(self._clean(f"Only rows with: {rule.filter}")), soft_wrap=True)
         if rule.deletes != "apply":
@@ -93,8 +95,8 @@ class Review:
             columns = {
                 name: None for known, of_one in self._tables.values() if known is rule for name in of_one
             }
-            if (rules := rule.row_rules) is None or not columns:
-                continue
+            if (rules := rule.row_rules) is None or not columns or rule.transform is not None:
+                continue  # a transform may add columns
             missing = () if rules.filter is None else rules.filter.missing_of(columns)
             named = [("columns", *one) for one in rules.plans.unknown(columns)]
             for key, name, near in (*named, *(("filter", name, nearest(name, columns)) for name in missing)):

@@ -17,7 +17,7 @@ from handlers import Change
 from handlers.options.matching import table_matcher, topics_matcher
 from handlers.values.change_json import line
 from worker.column_rules.applying import bring_under
-from worker.column_rules.plan import RuleFault
+from worker.column_rules.transforms import FAULTS
 from worker.commands.output import Output
 from worker.commands.sampling.review import Review, Untold
 from worker.configuration import Configuration, ConfigurationError, Fault, TableRule
@@ -124,9 +124,15 @@ class _Shown:
         sent = tuple(changes)
         try:
             bring_under(
-                rule.row_rules, rule.statement_rules, changes, 0, database=route.database, table=route.table
+                rule.row_rules,
+                rule.statement_rules,
+                changes,
+                0,
+                database=route.database,
+                table=route.table,
+                transform=rule.transforming,
             )
-        except RuleFault as fault:
+        except FAULTS as fault:
             _print(console, record, Text(f"{table}: refused by its rules: {fault}", style="red"))
             return "refused"
         _print(console, record, Text(f"{table} → lane {lane} → {handlers}{alone}"))
@@ -139,9 +145,10 @@ class _Shown:
 
 def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:
     """Format how many changes the rules removed, and by which keys; empty if none."""
-    if left == len(sent):
+    if left >= len(sent):  # a transform may add some
         return ""
-    removing = {"filter": rule.filter is not None, "deletes: ignore": rule.deletes == "ignore"}
+    removing: dict[str, object] = {"filter": rule.filter, "transform": rule.transform}
+    removing["deletes: ignore"] = rule.deletes == "ignore"
     is_ddl = all(change.op == "ddl" for change in sent)
     by = [key for key, is_set in removing.items() if is_set and not is_ddl]
     count = f"{len(sent) - left} of {len(sent)} changes " if left else ""
