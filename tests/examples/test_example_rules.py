@@ -14,9 +14,13 @@ import sqlalchemy as sa
 import yaml
 from delta_reading import column_types, read_delta
 from examples.example_runs import EXAMPLES, ExampleRun, RunExample
+from integration.process import eventually
 from pyiceberg.catalog import load_catalog
 from servers.clickhouse_server import ClickHouseServer
 from servers.postgres_server import PostgresServer
+from topic_messages import messages
+
+from worker.local.broker import Broker
 
 ROWS = [
     # id, total_eur, day, large, label, size
@@ -119,3 +123,63 @@ def in_clickhouse(server: ClickHouseServer) -> None:
     assert sorted((row["id"], row["total_eur"], row["day"], row["large"]) for row in rows) == [
         (id_, str(total), str(day), large) for id_, total, day, large, *_ in ROWS
     ]
+
+
+@pytest.mark.parametrize("lanes", LANES, ids=str)
+def test_expectations_in_processes_and_in_both_orders(
+    run_example: RunExample, played: Broker, lanes: dict[str, Any], tmp_path: Path
+) -> None:
+    topic = f"unexpected.{LANES.index(lanes)}"
+    played.create_topic(topic)
+    group, letters = f"expectations-{LANES.index(lanes)}", {"topic": topic}
+    folder = varied(tmp_path, "expectations", group, lanes=lanes, dead_letter=letters)
+    judge_expectations(run_example("rules/expectations", folder=folder), played, topic)
+
+
+def test_expectations(run_example: RunExample, played: Broker) -> None:
+    judge_expectations(run_example("rules/expectations"), played, "example.unexpected")
+
+
+def judge_expectations(run: ExampleRun, broker: Broker, topic: str) -> None:
+    """Order 5003 is too large, and has no note. Two more changes have none."""
+    engine = sa.create_engine(f"sqlite:///{run.folder}/expectations.db")
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql('SELECT id FROM "shop.orders" ORDER BY id').scalars().all()
+    engine.dispose()
+    assert found == [1000, 5001, 5004]
+
+    [letter] = messages(broker.bootstrap_servers, topic)
+    headers = dict(letter.headers() or [])
+    assert headers["binlane.error"] == (
+        b"shop.orders does not meet expectations: has_note: note IS NOT NULL is false; "
+        b"not_too_large: total_eur < 6000 is false (at example.canal[0] offset 18)"
+    )
+    assert headers["binlane.table"] == b"shop.orders"
+
+    counts = {
+        rule: run.worker.metric("binlane_expectations_failed_total", table="shop.orders", rule=rule)
+        for rule in ("has_note", "in_this_century", "not_too_large", "has_customer")
+    }
+    assert counts == {"has_note": 3, "in_this_century": 0, "not_too_large": 1, "has_customer": 0}
+    warnings = [line["error"] for line in run.worker.logged("expectation_failed")]
+    assert [text.rpartition(" (at ")[2] for text in warnings] == [
+        "example.canal[0] offset 19)",
+        "example.canal[0] offset 23)",
+    ]
+
+
+def test_a_row_that_must_not_be_halts_its_table(
+    played: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", played.bootstrap_servers)
+    expect = {"small": {"check": "total < 6000", "on_failure": "halt"}}
+    folder = varied(tmp_path, "expectations", "expectations-halt", tables={"expect": expect})
+    run = ExampleRun(folder / "rules" / "expectations.yaml", tmp_path / "run")
+    try:
+        run.worker.start(within=60)
+        [halted] = eventually(lambda: run.worker.logged("table_halted"), within=60)
+        assert halted["position"] == "example.canal[0] offset 18"
+        assert halted["error"].startswith("shop.orders does not meet expectations: small: total < 6000")
+        assert run.worker.metric("binlane_expectations_failed_total", rule="small") == 1
+    finally:
+        run.close()

@@ -18,6 +18,7 @@ STORMY = {
     "dead_letter": ("table", "handler"),
     "definition_not_learned": (),
     "delta_rows_not_there": ("table",),
+    "expectation_failed": ("table",),
     "file_not_finished": (),
     "handler_failed": ("handler",),
     "headers_unreadable": ("position",),

@@ -15,6 +15,7 @@ from handlers import Change
 from handlers.kafka.librdkafka import SILENT, close_in_time
 from offsets.topic_ids import TopicIds
 from worker.column_rules.applying import bring_under, decode_under
+from worker.column_rules.expectations import Unmet
 from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
@@ -178,6 +179,10 @@ class ChangesOf:
                 self._refuse_others(changes, route.database, place, is_ours=is_ours)
                 if is_ours:
                     bring_under(*rules, changes, 0, database=self._database, table=self._name)
+                    expected = self._rule.expectations
+                    unmet = None if expected is None else expected.unmet(changes, ours)
+                    if unmet is not None and unmet.action != "warn":
+                        raise unmet
                     if changes:
                         yield changes
         except NoFormatError as error:
@@ -185,7 +190,9 @@ class ChangesOf:
         except RuleFault as fault:
             raise Unfollowable(f"{place}: column rules: {fault}") from None
         except UndecodableRecord as fault:
-            if self._halts:
+            if isinstance(fault, Unmet) and fault.action == "halt":
+                raise Unfollowable(str(fault)) from None
+            if self._halts and not isinstance(fault, Unmet):
                 raise Unfollowable(
                     f"undecodable record at {place}: {fault}. To skip all such records, set on_undecodable: "
                     "skip, or dead_letter"

@@ -43,6 +43,8 @@ class Table:
         self.row_rules = rule.row_rules
         """What decoding does to its changes; None: nothing."""
         self.statement_rules = rule.statement_rules
+        self.expectations = rule.expectations
+        """What decoding checks in its changes; None: nothing."""
         self.handlers = tuple(handlers)
         self.sole = len(self.handlers) == 1
         in_processes: Any = handlers[0].elsewhere if handlers else None
