@@ -41,6 +41,7 @@ PROMISED = {
     "binlane_handler_passed_over_total": {"handler"},
     "binlane_retries_total": {"table"},
     "binlane_dead_letters_total": {"table"},
+    "binlane_expectations_failed_total": {"table", "rule"},
     "binlane_transactions_cut_total": {"table"},
     "binlane_lane_processes_ended_total": set(),
     "binlane_tables_blocked": set(),
@@ -221,6 +222,7 @@ def metrics() -> Metrics:
     metrics.count("binlane_retries_total", "shop.orders")
     metrics.count("binlane_dead_letters_total", "shop.orders")
     metrics.count("binlane_transactions_cut_total", "shop.orders")
+    metrics.count("binlane_expectations_failed_total", "shop.orders", "has_note")
     metrics.commit("kafka", "success")
     metrics.count("binlane_rebalances_total", "assign")
     metrics.count("binlane_kafka_errors_total", "_TRANSPORT")

@@ -11,7 +11,13 @@ from examples.example_runs import EXAMPLES, ExampleRun, RunExample, play, sample
 
 from worker.local.broker import Broker
 
-TOPICS = ("example.replica.shop", "example.replica.crm", "example.orders", "example.dead")
+TOPICS = (
+    "example.replica.shop",
+    "example.replica.crm",
+    "example.orders",
+    "example.dead",
+    "example.unexpected",
+)
 """Those that examples write to."""
 
 

@@ -14,9 +14,13 @@ import sqlalchemy as sa
 import yaml
 from delta_reading import column_types, read_delta
 from examples.example_runs import EXAMPLES, ExampleRun, RunExample
+from integration.process import eventually
 from pyiceberg.catalog import load_catalog
 from servers.clickhouse_server import ClickHouseServer
 from servers.postgres_server import PostgresServer
+from topic_messages import messages
+
+from worker.local.broker import Broker
 
 ROWS = [
     # id, total_eur, day, large, label, size
@@ -28,12 +32,16 @@ ROWS = [
 NAMES = ("id", "total_eur", "day", "large", "label", "size")
 
 
-def in_sqlite(run: ExampleRun, name: str) -> list[tuple[Any, ...]]:
-    engine = sa.create_engine(f"sqlite:///{run.folder}/{name}.db")
+def orders_in(url: str, table: str, names: tuple[str, ...] = NAMES) -> list[tuple[Any, ...]]:
+    engine = sa.create_engine(url)
     with engine.connect() as connection:
-        found = connection.exec_driver_sql(f'SELECT {", ".join(NAMES)} FROM "shop.orders" ORDER BY id').all()
+        found = connection.exec_driver_sql(f"SELECT {', '.join(names)} FROM {table} ORDER BY id").all()
     engine.dispose()
-    return [(row[0], Decimal(row[1]), date.fromisoformat(row[2]), row[3], *row[4:]) for row in found]
+    return [tuple(row) for row in found]
+
+
+def in_sqlite(run: ExampleRun, name: str, names: tuple[str, ...] = NAMES) -> list[tuple[Any, ...]]:
+    return orders_in(f"sqlite:///{run.folder}/{name}.db", '"shop.orders"', names)
 
 
 LANES = [{"processes": 0}, {"processes": 2}, {"order_by": "row"}, {"processes": 2, "order_by": "row"}]
@@ -45,20 +53,27 @@ def varied(folder: Path, name: str, group: str, **sections: Any) -> Path:
     example["kafka"]["group_id"] = group
     example["tables"][0].update(sections.pop("tables", {}))
     (folder / "rules").mkdir()
-    (folder / "rules" / f"{name}.yaml").write_text(yaml.safe_dump(example | sections))
+    (folder / "rules" / f"{name}.yaml").write_text(yaml.safe_dump(example | sections, sort_keys=False))
     return folder
 
 
 @pytest.mark.parametrize("lanes", LANES, ids=str)
 def test_computed_columns_in_processes_and_in_both_orders(
-    run_example: RunExample, lanes: dict[str, Any], tmp_path: Path
+    run_example: RunExample, postgres: PostgresServer, lanes: dict[str, Any], tmp_path: Path
 ) -> None:
-    folder = varied(tmp_path, "computed-columns", f"computed-{LANES.index(lanes)}", lanes=lanes)
-    assert in_sqlite(run_example("rules/computed-columns", folder=folder), "computed") == ROWS
+    group = f"computed-{LANES.index(lanes)}"
+    url = postgres.new_database("computed")  # the worker itself writes SQLite's files
+    handlers = {"handlers": [{"type": "sql", "url": url}]}
+    run_example(
+        "rules/computed-columns",
+        folder=varied(tmp_path, "computed-columns", group, lanes=lanes, tables=handlers),
+    )
+    assert orders_in(url, "shop.orders") == ROWS
 
 
 def test_computed_columns(run_example: RunExample) -> None:
-    assert in_sqlite(run_example("rules/computed-columns"), "computed") == ROWS
+    found = in_sqlite(run_example("rules/computed-columns"), "computed")
+    assert [(id_, Decimal(eur), date.fromisoformat(day), *rest) for id_, eur, day, *rest in found] == ROWS
 
 
 def test_computed_columns_in_every_target_that_makes_tables(
@@ -119,3 +134,68 @@ def in_clickhouse(server: ClickHouseServer) -> None:
     assert sorted((row["id"], row["total_eur"], row["day"], row["large"]) for row in rows) == [
         (id_, str(total), str(day), large) for id_, total, day, large, *_ in ROWS
     ]
+
+
+@pytest.mark.parametrize("lanes", LANES, ids=str)
+def test_expectations_in_processes_and_in_both_orders(
+    run_example: RunExample,
+    played: Broker,
+    postgres: PostgresServer,
+    lanes: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    url = postgres.new_database("expectations")
+    topic = f"unexpected.{LANES.index(lanes)}"
+    played.create_topic(topic)
+    group, letters = f"expectations-{LANES.index(lanes)}", {"topic": topic}
+    handlers = {"handlers": [{"type": "sql", "url": url}]}
+    folder = varied(tmp_path, "expectations", group, lanes=lanes, dead_letter=letters, tables=handlers)
+    judge_expectations(run_example("rules/expectations", folder=folder), played, topic)
+    assert orders_in(url, "shop.orders", ("id",)) == [(1000,), (5001,), (5004,)]
+
+
+def test_expectations(run_example: RunExample, played: Broker) -> None:
+    run = run_example("rules/expectations")
+    judge_expectations(run, played, "example.unexpected")
+    assert in_sqlite(run, "expectations", ("id",)) == [(1000,), (5001,), (5004,)]
+
+
+def judge_expectations(run: ExampleRun, broker: Broker, topic: str) -> None:
+    """Order 5003 is too large, and has no note. Two more changes have none."""
+    [letter] = messages(broker.bootstrap_servers, topic)
+    headers = dict(letter.headers() or [])
+    assert headers["binlane.error"] == (
+        b"shop.orders does not meet expectations: has_note: note IS NOT NULL is false; "
+        b"usual_size: total < 5000 is false; "
+        b"not_too_large: total_eur < 6000 is false (at example.canal[0] offset 18)"
+    )
+    assert headers["binlane.table"] == b"shop.orders"
+
+    counts = {
+        rule: run.worker.metric("binlane_expectations_failed_total", table="shop.orders", rule=rule)
+        for rule in ("has_note", "usual_size", "not_too_large", "has_customer")
+    }
+    assert counts == {"has_note": 3, "usual_size": 2, "not_too_large": 1, "has_customer": 0}
+    warnings = [line["error"] for line in run.worker.logged("expectation_failed")]
+    assert [text.rpartition(" (at ")[2] for text in warnings] == [
+        "example.canal[0] offset 16)",
+        "example.canal[0] offset 19)",
+        "example.canal[0] offset 23)",
+    ]
+
+
+def test_a_row_that_must_not_be_halts_its_table(
+    played: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", played.bootstrap_servers)
+    expect = {"small": {"check": "total < 6000", "on_failure": "halt"}}
+    folder = varied(tmp_path, "expectations", "expectations-halt", tables={"expect": expect})
+    run = ExampleRun(folder / "rules" / "expectations.yaml", tmp_path / "run")
+    try:
+        run.worker.start(within=60)
+        [halted] = eventually(lambda: run.worker.logged("table_halted"), within=60)
+        assert halted["position"] == "example.canal[0] offset 18"
+        assert halted["error"].startswith("shop.orders does not meet expectations: small: total < 6000")
+        assert run.worker.metric("binlane_expectations_failed_total", rule="small") == 1
+    finally:
+        run.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from handlers import Batch, Change
+from worker.column_rules.expectations import Unmet
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.formats.decoding import fault_of
 from worker.formats.interface import Format, Record, UndecodableRecord, ValuelessFault
@@ -64,6 +65,13 @@ def decode_under(
 def has_rules(rows: RowRules | None, statements: StatementRules | None, *, alone: bool) -> bool:
     """Whether a record of the table may contain hidden values. `alone`: as in its route."""
     return rows is not None or (alone and statements is not None)
+
+
+def skips(fault: UndecodableRecord, on_undecodable: str) -> bool:
+    """Whether a record with this fault does not stop its table: it is skipped, or is only worth a warning."""
+    if isinstance(fault, Unmet):
+        return fault.action == "warn"
+    return on_undecodable == "skip" and not isinstance(fault, ShownBehind)
 
 
 def fault_under(error: Exception, record: Record, is_ruled: bool) -> UndecodableRecord:

@@ -121,7 +121,7 @@ class Computed:
     def add_to(self, change: Change) -> Change:
         """Add the values to the rows of a change as handlers get it. Raises FilterFault, without values.
 
-        A value that cannot have changed, because the source sent nothing of it, is absent."""
+        A value is absent if it cannot have changed, because the source sent none of its columns."""
         before, after, lacks, is_whole = change.before, change.after, change.lacks, change.before_is_whole
         if before is not None:
             try:

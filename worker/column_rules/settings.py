@@ -133,6 +133,22 @@ def _filter(value: object) -> str:
 FilterText = Annotated[str | None, PlainValidator(_filter), WithJsonSchema({"type": "string"})]
 
 
+class ExpectRule(Section):
+    """A condition that rows should meet."""
+
+    check: Annotated[str, PlainValidator(_filter), WithJsonSchema({"type": "string"})]
+    """A condition on the row as handlers get it, like SQL's CHECK: unknown is met. Deletes are not judged."""
+    on_failure: Literal["warn", "dead_letter", "halt"] = "warn"
+    """What happens to a row for which it is false. warn: a line in the log, and handlers get the row."""
+
+
+Expectation = Annotated[
+    ExpectRule,
+    BeforeValidator(lambda value: {"check": value} if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+]
+
+
 def _given(value: object) -> object:
     if not isinstance(value, list):  # null is refused too: an empty key would include all columns
         raise not_allowed("a list of columns")
@@ -203,6 +219,19 @@ class ColumnRules(Section):
         """The computed columns."""
         texts = {name: what for name, what in self.add.items() if isinstance(what, str) and what not in WORDS}
         return {name: read_expression(text) for name, text in texts.items()}
+
+    def unseen(self, column: str) -> str | None:
+        """Return why handlers get no column of this name; None if they may get one."""
+        low = column.casefold()
+        renamed = {name.casefold(): to for name, to in self.rename.items()}
+        if low in {name.casefold() for name in (*self.add, *renamed.values())}:
+            return None
+        if low in renamed:
+            return f"which columns.rename gives the name {renamed[low]}"
+        is_left_out = low in {name.casefold() for name in self.exclude} or (
+            self.include is not None and low not in {name.casefold() for name in self.include}
+        )
+        return "which columns leaves out" if is_left_out else None
 
     @property
     def unkeyed(self) -> Iterator[str]:

@@ -152,10 +152,10 @@ def passed(handler: Handler, batch: Batch, transform: Transform | None, *, by_ro
     """Pass the batch to the handler, through the transform of its table. Raises what both raise. The places
     in Rejected and PartialFailure are those of `batch`. `by_row`: see `Transform.applied`."""
     if transform is None:
-        return handler.handle(batch)  # type: ignore[func-returns-value]
+        return handler.handle(batch)
     changes, ends = transform.applied(batch, by_row=by_row)
     try:
-        return handler.handle(batch.having(changes)) if changes else None  # type: ignore[func-returns-value]
+        return handler.handle(batch.having(changes)) if changes else None
     except PartialFailure as error:
         done = error.done if isinstance(error.done, int) else 0  # as in HandlerRun
         raise PartialFailure(bisect_right(ends, done), error.cause) from error

@@ -39,6 +39,9 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
         for number, table in enumerate(configuration.tables):
             if table.on_failure == "dead_letter":
                 yield ("tables", number, "on_failure"), _NO_TOPIC
+            for name, expected in table.expect.items():
+                if expected.on_failure == "dead_letter":
+                    yield ("tables", number, "expect", name, "on_failure"), _NO_TOPIC
         if configuration.on_undecodable == "dead_letter":
             yield ("on_undecodable",), _NO_TOPIC
         return

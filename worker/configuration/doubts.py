@@ -125,7 +125,8 @@ def _in_dead_letters(number: int, rule: TableRule, configuration: Configuration)
     rules, letters = rule.row_rules, configuration.dead_letter
     if letters is None or rules is None or not (rules.plans.hides or rules.filter is not None):
         return
-    if "dead_letter" in (rule.on_failure, configuration.on_undecodable):
+    of_rows = (expected.on_failure for expected in rule.expect.values())
+    if "dead_letter" in (rule.on_failure, configuration.on_undecodable, *of_rows):
         yield (
             f"tables[{number}] ({rule.match}) hides columns or rows, but its dead letters contain the "
             f"source's whole records: let only users who may read the source's topics read {letters.topic}, "

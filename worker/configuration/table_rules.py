@@ -20,10 +20,11 @@ from handlers.options.values import (
     size,
 )
 from worker.column_rules.filters import read_filter
-from worker.column_rules.settings import ColumnRules, FilterText
+from worker.column_rules.settings import ColumnRules, Expectation, FilterText
 from worker.column_rules.transforms import Transform, TransformChoice
 
 if TYPE_CHECKING:
+    from worker.column_rules.expectations import Expectations
     from worker.column_rules.row_rules import RowRules
     from worker.column_rules.statements import StatementRules
 
@@ -139,10 +140,13 @@ class TableRule(Section):
     """How handlers see deletes. mark: as an update that sets deleted_column; ignore: not at all."""
     deleted_column: str = Field(default="deleted_at", min_length=1)
     """The column that deletes: mark sets; null in rows that are not deleted."""
+    expect: dict[Annotated[str, Field(min_length=1)], Expectation] = Field(default={})
+    """Name -> a condition that each row should meet, or {check: a condition, on_failure: warn}."""
     ghost_tables: bool = True
     """With columns, filter, transform or deletes: ghost tables of gh-ost and pt-online-schema-change (_X_gho,
     _X_new, _X_del, _X_old) get the rule of table X. Other rules that match them do not apply."""
 
+    _expectations: Expectations | None = PrivateAttr(default=None)
     _row_rules: RowRules | None = PrivateAttr(default=None)
     _statement_rules: StatementRules | None = PrivateAttr(default=None)
     _secret: str | None = PrivateAttr(default=None)
@@ -167,9 +171,28 @@ class TableRule(Section):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _expects_what_is_there(self) -> Self:
+        if self.expect and self.transform is not None:
+            raise ValueError("expect checks rows before transform: let the function check its results")
+        for name, rule in self.expect.items():
+            for column in read_filter(rule.check).columns:
+                marks = self.deletes == "mark" and column.casefold() == self.deleted_column.casefold()
+                if not marks and (why := self.columns.unseen(column)):
+                    raise ValueError(
+                        f"expect: {name} names {column}, {why}: rows are judged as handlers get them"
+                    )
+        return self
+
     def ruled(self, secret: str | None) -> Self:
         """Return a copy with its column rules ready. Raises ValueError for a hash without a secret."""
         own = self.model_copy()
+        if self.expect:
+            from worker.column_rules.expectations import Expectations  # noqa: PLC0415 - few tables have any
+
+            own._expectations = Expectations(
+                self.expect, self.deleted_column if self.deletes == "mark" else None
+            )
         if not self.columns.is_empty or self.filter is not None or self.deletes != "apply":
             from worker.column_rules.row_rules import RowRules  # noqa: PLC0415 - as StatementRules in `model`
 
@@ -196,6 +219,11 @@ class TableRule(Section):
     def among(self, statements: StatementRules | None) -> None:
         """Set the statement rules of all tables; None: no table has any."""
         self._statement_rules = statements
+
+    @property
+    def expectations(self) -> Expectations | None:
+        """What its rows should meet; None: nothing."""
+        return self._expectations
 
     @property
     def row_rules(self) -> RowRules | None:

@@ -19,6 +19,7 @@ STORMY = {
     "definition_not_learned": (),
     "delta_rows_not_there": ("table",),
     "event_loop_blocked": ("table",),
+    "expectation_failed": ("table",),
     "file_not_finished": (),
     "handler_failed": ("handler",),
     "headers_unreadable": ("position",),

@@ -39,6 +39,7 @@ _COUNTED = (
     "binlane_records_skipped_total",
     "binlane_handler_failures_total",
     "binlane_transactions_cut_total",
+    "binlane_expectations_failed_total",
     "binlane_lane_processes_ended_total",
     "binlane_unblocked_records_total",
     "binlane_backpressure_seconds_total",
@@ -99,8 +100,8 @@ class Metrics(Collector):
     def count(self, metric: str, *labels: object, amount: float = 1) -> None:
         """Add to a counter that this class keeps. `labels`: their values, in the order of its definition."""
         counter = self._meters[metric]
-        if definition(metric).labels == ("table",):
-            labels = (self.tables.label(str(labels[0])),)
+        if definition(metric).labels[:1] == ("table",):
+            labels = (self.tables.label(str(labels[0])), *labels[1:])
         assert isinstance(counter, Counter)
         (counter.labels(*labels) if labels else counter).inc(amount)
 

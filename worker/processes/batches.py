@@ -13,12 +13,13 @@ from handlers.rows import borders
 from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.attempts.circuit import BoundHandler
-from worker.column_rules.plan import ShownBehind
+from worker.column_rules.applying import skips
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats.decoding import learn
 from worker.formats.interface import Record, SeparateDDL, UndecodableRecord
 from worker.formats.registry import FormatChoice
+from worker.processes.faults import packed_fault
 from worker.processes.records import made
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
@@ -90,17 +91,16 @@ class Batches:
         if table is None:
             return None
         work = Work.of(Unit(table, 0), [self._chunk(*fields) for fields in chunks])
-        passed: list[tuple[int, str]] = []
+        passed: list[tuple[int, Any]] = []
 
         def may_skip(message: Record, fault: UndecodableRecord) -> bool:
-            if self.configuration.on_undecodable != "skip" or isinstance(fault, ShownBehind):
+            if not skips(fault, self.configuration.on_undecodable):
                 return False
-            passed.append((_number(work, message), str(fault)))
+            passed.append((_number(work, message), packed_fault(fault)))
             return True
 
         if (found := work.decode(may_skip, most_bytes)) is not None:
-            place, fault = found
-            return {"place": place, "fault": str(fault), "shown": isinstance(fault, ShownBehind)}
+            return {"place": found[0], "fault": packed_fault(found[1])}
         ticket = next(self._tickets)
         self._kept[ticket] = work
         changes = cast(Sequence[Change], work.changes)

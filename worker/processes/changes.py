@@ -57,8 +57,8 @@ class Reading:
         """For each record, the number of changes up to its end."""
         self.numbers: Sequence[int] | None = None
         """The index of each change in its record; None: all are 0."""
-        self.passed: Sequence[tuple[int, str]] = ()
-        """The undecodable records that were passed over: number and error."""
+        self.passed: Sequence[tuple[int, Any]] = ()
+        """The records that were passed over, or passed on with a warning: number and `packed_fault`."""
         self.joined: Collection[int] = ()
         """Places before which the changes may not be split."""
 

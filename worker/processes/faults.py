@@ -10,6 +10,9 @@ from handlers import PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.failures import AskAgain
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway
+from worker.column_rules.expectations import Unmet
+from worker.column_rules.plan import ShownBehind
+from worker.formats.interface import UndecodableRecord
 
 _KINDS: dict[str, type[Exception]] = {
     "stop": StopWorker,
@@ -66,6 +69,19 @@ def unpacked(found: dict[str, Any]) -> Exception:
     error: Exception = made(text, **{name: found[name] for name in _FIELDS.get(found["kind"], ())})
     error.__cause__ = _Traceback(found["traceback"])
     return error
+
+
+def packed_fault(fault: UndecodableRecord) -> tuple[Any, ...]:
+    """Describe a record's fault for the other process."""
+    if isinstance(fault, Unmet):
+        return "unmet", *fault.parts()
+    return "shown" if isinstance(fault, ShownBehind) else "other", str(fault)
+
+
+def unpacked_fault(kind: str, *parts: Any) -> UndecodableRecord:
+    if kind == "unmet":
+        return Unmet(*parts)
+    return ShownBehind(parts[0], ()) if kind == "shown" else UndecodableRecord(*parts)
 
 
 @lru_cache(256)

@@ -18,13 +18,12 @@ from handlers.hanging_calls import Bounded
 from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
-from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, TableRule
 from worker.formats.interface import UndecodableRecord
 from worker.observing.logs import context
 from worker.processes.changes import Carried, ChangesElsewhere, Held, Reading, latest_begin
 from worker.processes.events import Listener
-from worker.processes.faults import unpacked
+from worker.processes.faults import unpacked, unpacked_fault
 from worker.processes.given import Given, Opening
 from worker.processes.process import Process
 from worker.processes.records import packed_chunks, packed_rows, traced
@@ -173,8 +172,7 @@ class Processes:
                 return Decoded(ChangesElsewhere(reading, 0, 0), reading.ends, None)
             return Decoded([], [0] * (records // 2), fault)
         if "fault" in answer:
-            kind = partial(ShownBehind, tables=()) if answer["shown"] else UndecodableRecord
-            return Decoded([], [0] * answer["place"], kind(answer["fault"]))
+            return Decoded([], [0] * answer["place"], unpacked_fault(*answer["fault"]))
         return self._taken(reading, undecodable)
 
     def promised(self, chunks: Iterable[Chunk], table: Table, most_bytes: int) -> Sequence[Change]:
@@ -188,8 +186,8 @@ class Processes:
     def _taken(self, reading: Reading, undecodable: Undecodable) -> Decoded:
         if reading.passed:
             messages = [message for chunk in reading.chunks for message in chunk.messages]
-            for number, text in reading.passed:
-                undecodable(messages[number], UndecodableRecord(text))
+            for number, fault in reading.passed:
+                undecodable(messages[number], unpacked_fault(*fault))
         self._deaths.pop(reading.table.label, None)
         total = reading.ends[-1] if reading.ends else 0
         return Decoded(ChangesElsewhere(reading, 0, total), reading.ends, None)

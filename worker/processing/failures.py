@@ -15,6 +15,8 @@ from worker.attempts.circuit import BoundHandler
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import Caller, MustHalt, MustWait, ProcessDied, SetAside
 from worker.attempts.table_pauses import Paused, TablePauses
+from worker.column_rules.applying import skips
+from worker.column_rules.expectations import Unmet
 from worker.column_rules.plan import ShownBehind
 from worker.configuration.table_rules import OnFailure
 from worker.dead_letters.writing import DeadLetters
@@ -54,6 +56,8 @@ class Failures:
         self._stopping = False
 
     def buries(self, fault: UndecodableRecord) -> bool:
+        if isinstance(fault, Unmet):
+            return fault.action == "dead_letter"
         return self._rules.on_undecodable == "dead_letter" and not isinstance(fault, ShownBehind)
 
     def call_off(self) -> None:
@@ -153,8 +157,12 @@ class Failures:
 
     def passes_over(self, message: Record, fault: UndecodableRecord) -> bool:
         """Whether an undecodable record counts as finished without handling."""
-        if self._rules.on_undecodable != "skip" or isinstance(fault, ShownBehind):
+        if not skips(fault, self._rules.on_undecodable):
             return False
+        if isinstance(fault, Unmet):
+            log.warning("expectation_failed", table=fault.table, error=str(fault))
+            self.count_unmet(fault)
+            return True
         self._metrics.count("binlane_records_skipped_total", "undecodable")
         log.error(
             "record_skipped",
@@ -162,6 +170,12 @@ class Failures:
             error=str(fault),
         )
         return True
+
+    def count_unmet(self, fault: UndecodableRecord) -> None:
+        """Count the expectations that a record does not meet."""
+        if isinstance(fault, Unmet):
+            for rule in fault.rules:
+                self._metrics.count("binlane_expectations_failed_total", fault.table, rule)
 
     def answered(self, bound: BoundHandler, turn: int) -> None:
         """A call of this handler succeeded. It was admitted on the circuit's `turn`."""
@@ -190,7 +204,7 @@ class Failures:
             log.error("record_skipped", position=position, error=reason, ordered_by=order.by)
             self._set_aside(order)
             return
-        what = {"handler": None, "index": None, "error": f"undecodable record: {reason}", "attempts": 0}
+        what = {"handler": None, "index": None, "error": reason, "attempts": 0}
         self._send(work, message, number, order, **what)
 
     def retried(self, work: Work, failing: list[HandlerRun], delay: float, reason: str) -> None:

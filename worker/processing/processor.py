@@ -13,6 +13,7 @@ from worker.attempts.backoff import describe, text_of
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, ProcessAway, Step
 from worker.attempts.table_pauses import Paused
+from worker.column_rules.expectations import Unmet
 from worker.lanes.lanes import Lanes
 from worker.observing.meters import HandlerTimes
 from worker.observing.metrics import Metrics
@@ -179,19 +180,25 @@ class Processor(threading.Thread):
             if work.table.whole:
                 place = work.whole_records(place) or place
             return self._decoded(self._lanes.shorten(self._number, work, place))
+        reason = str(fault) if isinstance(fault, Unmet) else f"undecodable record: {fault}"
         if not self._failures.buries(fault) and work.orders.get(0) is None:
-            self._halt(work, record_origin(work, 0), f"undecodable record: {fault}")
+            self._failures.count_unmet(fault)
+            self._halt(work, record_origin(work, 0), reason)
             return None
         if work.records > 1:
             work = self._lanes.shorten(self._number, work, 1)
-        return work if self._bury(work, 0, str(fault)) else None
+        if not self._bury(work, 0, reason):
+            return None
+        self._failures.count_unmet(fault)
+        return work
 
     def _bury_all(self, work: Work) -> Work | None:
         """Write records without a known table as dead letters, one by one."""
         for number in range(work.finished, work.records):
             if self._called_off(work):
                 return None
-            if not self._bury(work, number, self._failures.why_undecodable(work, number)):
+            why = self._failures.why_undecodable(work, number)
+            if not self._bury(work, number, f"undecodable record: {why}"):
                 return None
         return work
 

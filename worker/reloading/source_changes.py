@@ -15,6 +15,7 @@ from handlers import Change
 from handlers.kafka.librdkafka import SILENT, close_in_time
 from offsets.topic_ids import TopicIds
 from worker.column_rules.applying import bring_under, decode_under
+from worker.column_rules.expectations import Unmet
 from worker.column_rules.transforms import FAULTS
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
@@ -185,6 +186,10 @@ class ChangesOf:
                         table=self._name,
                         transform=self._rule.transforming,
                     )
+                    expected = self._rule.expectations
+                    unmet = None if expected is None else expected.unmet(changes, ours)
+                    if unmet is not None and unmet.action != "warn":
+                        raise unmet
                     if changes:
                         yield changes
         except NoFormatError as error:
@@ -192,7 +197,9 @@ class ChangesOf:
         except FAULTS as fault:
             raise Unfollowable(f"{place}: column rules: {fault}") from None
         except UndecodableRecord as fault:
-            if self._halts:
+            if isinstance(fault, Unmet) and fault.action == "halt":
+                raise Unfollowable(str(fault)) from None
+            if self._halts and not isinstance(fault, Unmet):
                 raise Unfollowable(
                     f"undecodable record at {place}: {fault}. To skip all such records, set on_undecodable: "
                     "skip, or dead_letter"

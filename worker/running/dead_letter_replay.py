@@ -120,6 +120,10 @@ class Reader:
             raise ReplayFault(f"column rules: {fault}") from None
         if not found:
             return Plan(letter, route.database, route.table, (), skipped="the table's rules leave it out")
+        expected = None if rule is None else rule.expectations
+        unmet = None if expected is None else expected.unmet(found, f"{route.database}.{route.table}")
+        if unmet is not None and unmet.action != "warn":
+            raise ReplayFault(str(unmet))
         own = {"topic": replayed_topic(letter), "partition": letter.place.partition, "offset": letter.offset}
         changes = tuple(msgspec.structs.replace(change, **own) for change in found)
         return Plan(letter, route.database, route.table, changes)

@@ -52,6 +52,8 @@ def decoded(chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, mos
     """Decode up to a bad record that may not be skipped. None may take more than about `most_bytes`."""
     changes: list[Change] = []
     ends: list[int] = []
+    warnings: list[tuple[Record, UndecodableRecord]] = []
+    expectations = table.expectations
     for chunk in chunks:
         known = chunk.changes
         if known is not None and (chunk.table is table or _show_alike(chunk, table)):
@@ -64,12 +66,13 @@ def decoded(chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, mos
         is_large = chunk.bytes > LARGE and max(map(len, chunk.messages)) > LARGE
         by_rules = has_rules(table.row_rules, table.statement_rules, alone=chunk.alone)
         # Rules are applied to each record. If they refuse it, the error belongs to that record.
-        singly = is_large or by_rules or chunk.alone or known is not None
+        singly = is_large or by_rules or chunk.alone or known is not None or expectations is not None
         decode_many = one_by_one if singly else assignment.decode_many
         messages = iter(chunk.messages)
         first = len(ends)
         while (message := decode_many(table.label, messages, changes, ends)) is not None:
             begin = ends[-1] if ends else 0
+            fault: UndecodableRecord | None = None
             try:
                 if is_large:
                     refuse_oversized(message, most_bytes)
@@ -85,13 +88,21 @@ def decoded(chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, mos
                         database=table.database,
                         table=table.name,
                     )
+                unmet = None if expectations is None else expectations.unmet(changes[begin:], table.label)
+                if unmet is not None and unmet.action == "warn":
+                    warnings.append((message, unmet))
+                elif unmet is not None:
+                    fault = unmet
             # Any error: one that no format should raise is also this record's, and stops no worker.
             except Exception as error:
-                del changes[begin:]
                 fault = fault_under(error, message, by_rules)
+            if fault is not None:
+                del changes[begin:]
                 if not undecodable(message, fault):
                     return Decoded(changes, ends, fault)
             ends.append(len(changes))
+    for message, warning in warnings:  # only now: after a fault, the records before it are decoded again
+        undecodable(message, warning)
     return Decoded(changes, ends, None)
 
 

@@ -47,6 +47,8 @@ class Table:
         in_two = rule.row_rules if rule.transforming is not None else None
         self.shard_of = shard_of if in_two is None else in_two.shard_of
         """Returns the shard of a decoded change."""
+        self.expectations = rule.expectations
+        """What decoding checks in its changes; None: nothing."""
         self.handlers = tuple(handlers)
         self.sole = len(self.handlers) == 1
         in_processes: Any = handlers[0].elsewhere if handlers else None

@@ -135,6 +135,11 @@ class _Shown:
         except FAULTS as fault:
             _print(console, record, Text(f"{table}: refused by its rules: {fault}", style="red"))
             return "refused"
+        unmet = None if rule.expectations is None else rule.expectations.unmet(changes, table)
+        if unmet is not None:
+            _print(console, record, Text(f"{unmet.action}: {unmet}", style="red"))
+            if unmet.action != "warn":
+                return "refused"
         _print(console, record, Text(f"{table} → lane {lane} → {handlers}{alone}"))
         for change in changes:
             console.print(Text(f"    {self._clean(_shown(change, table))}"), soft_wrap=True)
