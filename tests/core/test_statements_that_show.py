@@ -159,6 +159,19 @@ def test_an_unreadable_statement_may_name_a_table_that_needs_quotes(name: str) -
     assert refusal(canal, stated("FROBNICATE TABLE a, `users`, 2024", "a")) is None
 
 
+@pytest.mark.parametrize("gathered", [True, False])
+@pytest.mark.parametrize("own", ["KİMLİK", "_KİMLİK_gho"])
+def test_a_statement_may_spell_a_table_as_a_turkish_program_does(own: str, *, gathered: bool) -> None:
+    """Servers that ignore case take its capital i with a dot for an i."""
+    into = "shops" if gathered else "shop_1"
+    rules = [{"match": f"{into}.kimlik", "columns": {"exclude": ["ssn"]}, **LOG}, ALL]
+    made = configured(gathered=gathered).model_dump(include={"kafka", "databases"})
+    given = Configuration.model_validate({**made, "tables": rules})
+    delivery = delivered(given, stated(f"ALTER TABLE {own} RENAME COLUMN ssn TO name", own))
+    assert f"{into}.{own.replace('İ', 'i').lower()}" in {to.table.label for to, _ in delivery.parts}
+    assert refusal(formats_of(given).of("cdc"), stated(f"RENAME TABLE {own} TO people", "people")) is not None
+
+
 @pytest.mark.parametrize("rest", [True, False])
 def test_dts_tells_in_which_database_a_table_has_its_new_name(*, rest: bool) -> None:
     made = configured(gathered=False, rest=rest)

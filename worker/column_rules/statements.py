@@ -18,7 +18,7 @@ from handlers import Change
 from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import names_of
 from handlers.mysql.online_changes import is_left_over
-from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, refuse_shared
+from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, folded, refuse_shared
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
@@ -115,9 +115,9 @@ class StatementRules:
         for one in told:
             if isinstance(one, ddl.RenameTable):
                 to = ddl.TableName(ddl.ANY_DATABASE, one.to.table) if one.is_open else one.to
-                known = came_from.setdefault(one.table.table.casefold(), {})
+                known = came_from.setdefault(folded(one.table.table), {})
                 firsts = _firsts(one.table, known)
-                came_from.setdefault(to.table.casefold(), {})[to.database.casefold()] = firsts
+                came_from.setdefault(folded(to.table), {})[folded(to.database)] = firsts
                 moves += (ddl.RenameTable(table, to) for table in dict.fromkeys([one.table, *sorted(firsts)]))
             elif isinstance(one, ddl.LoseRows) and one.other is not None:
                 moves += ddl.RenameTable(one.table, one.other), ddl.RenameTable(one.other, one.table)
@@ -141,7 +141,7 @@ class StatementRules:
         full = name.database or database, name.table
         if isinstance(found := self._rules_of(*full), RowRules):
             return found
-        return own[1] if ".".join(full).casefold() == own[0].casefold() else None
+        return own[1] if folded(".".join(full)) == folded(own[0]) else None
 
     def _all_of(self, name: ddl.TableName, database: str, of: _RulesOf) -> list[RowRules]:
         """Return the rules of all tables that the name may mean."""
@@ -193,7 +193,7 @@ class StatementRules:
 def _firsts(table: ddl.TableName, known: Mapping[str, set[ddl.TableName]]) -> set[ddl.TableName]:
     """Return the names that a table had before its statement. `known`: those of all tables that were renamed
     to this name, by database."""
-    database = table.database.casefold()
+    database = folded(table.database)
     if database == ddl.ANY_DATABASE:
         return {table}.union(*known.values())
     return known.get(database) or {table, *known.get(ddl.ANY_DATABASE, ())}
