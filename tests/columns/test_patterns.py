@@ -39,6 +39,7 @@ def test_like_is_as_in_sql(value: str, pattern: str) -> None:
 @example(value="a\\", pattern="%\\\\")
 @example(value="a\\b", pattern="a\\\\_")
 @example(value="aabab", pattern="%a_b%")
+@example(value="ab", pattern="%a___%")  # a text shorter than the part between two %
 @given(value=st.text("ab%_\\ü\n", max_size=12), pattern=st.text("ab%_\\ü\n", max_size=9))
 def test_like_goes_by_characters_and_a_backslash_takes_their_meaning(value: str, pattern: str) -> None:
     assert like(value, pattern) is naively(value, pattern)

@@ -154,6 +154,15 @@ def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
         left_of("ALTER TABLE Shop.Users RENAME COLUMN ssn TO x")
 
 
+def test_a_statement_may_spell_a_hidden_column_as_a_turkish_program_does() -> None:
+    """MySQL and MariaDB take its capital i with a dot for an i: Python does not."""
+    rules = {"columns": {"exclude": ["kimlik"], "mask": {"isim": "redact"}}}
+    for name in ("KİMLİK", "İSİM"):
+        with pytest.raises(ShownBehind, match="its values would be visible as other"):
+            left_of(f"ALTER TABLE users RENAME COLUMN {name} TO other", **rules)
+    assert left_of("ALTER TABLE users ADD KİMLİK char(9) DEFAULT 'secret'", **rules) is None
+
+
 @pytest.mark.parametrize("name", ["ssn", "mail", "note", "MAIL"])
 def test_a_hidden_column_that_gets_a_name_without_a_rule_is_refused(name: str) -> None:
     beside = "ALTER TABLE users DROP region, CHANGE age years int, DROP PRIMARY KEY, ADD PRIMARY KEY (phone)"

@@ -146,16 +146,30 @@ def test_a_statement_that_nobody_can_read_is_of_all_tables_that_it_names(
             delivered(made, unreadable, on_undecodable="skip")
 
 
-def test_an_unreadable_statement_may_name_a_table_with_a_space() -> None:
+@pytest.mark.parametrize("name", ["all users", "2024"])
+def test_an_unreadable_statement_may_name_a_table_that_needs_quotes(name: str) -> None:
     made = Configuration.model_validate(
         {
             "kafka": {"bootstrap_servers": "localhost:9092", "group_id": "g", "topics": ["cdc"]},
-            "tables": [{"match": "shop_1.all users", "columns": {"exclude": ["ssn"]}, **LOG}],
+            "tables": [{"match": f"shop_1.{name}", "columns": {"exclude": ["ssn"]}, **LOG}],
         }
     )
     canal = formats_of(made).of("cdc")
-    assert refusal(canal, stated("FROBNICATE TABLE a, `all users`", "a")) is not None
-    assert refusal(canal, stated("FROBNICATE TABLE a, `users`", "a")) is None
+    assert refusal(canal, stated(f"FROBNICATE TABLE a, `{name}`", "a")) is not None
+    assert refusal(canal, stated("FROBNICATE TABLE a, `users`, 2024", "a")) is None
+
+
+@pytest.mark.parametrize("gathered", [True, False])
+@pytest.mark.parametrize("own", ["KİMLİK", "_KİMLİK_gho"])
+def test_a_statement_may_spell_a_table_as_a_turkish_program_does(own: str, *, gathered: bool) -> None:
+    """Servers that ignore case take its capital i with a dot for an i."""
+    into = "shops" if gathered else "shop_1"
+    rules = [{"match": f"{into}.kimlik", "columns": {"exclude": ["ssn"]}, **LOG}, ALL]
+    made = configured(gathered=gathered).model_dump(include={"kafka", "databases"})
+    given = Configuration.model_validate({**made, "tables": rules})
+    delivery = delivered(given, stated(f"ALTER TABLE {own} RENAME COLUMN ssn TO name", own))
+    assert f"{into}.{own.replace('İ', 'i').lower()}" in {to.table.label for to, _ in delivery.parts}
+    assert refusal(formats_of(given).of("cdc"), stated(f"RENAME TABLE {own} TO people", "people")) is not None
 
 
 @pytest.mark.parametrize("rest", [True, False])

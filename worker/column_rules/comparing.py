@@ -176,7 +176,7 @@ def like(value: Any, pattern: Any) -> bool | None:
 def _found(segment: _Segment, text: str, begin: int, end: int, steps: int) -> tuple[int, int]:
     """Return the segment's first place between `begin` and `end` (-1 if not found), and the remaining steps.
     Raises FilterFault if they are used up."""
-    if not segment.runs:
+    if not segment.runs or begin + segment.length > end:
         return (begin if begin + segment.length <= end else -1), steps
     offset, longest = max(segment.runs, key=lambda one: len(one[1]))
     last = end - segment.length + offset + len(longest)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from handlers.mysql.ddl import lowered
 from handlers.options.faults import nearest
 from worker.column_rules.added import Added, added_of
 from worker.column_rules.casts import Cast, cast_of
@@ -96,9 +97,9 @@ class ColumnPlans:
     def __init__(self, rules: ColumnRules, secret: str | None, reserved: tuple[str, ...] = ()) -> None:
         """`secret`: masking.secret. `reserved`: names that no column may get. Raises ValueError for a hash
         without a secret, and if the rules give a column a reserved name."""
-        given = {name.casefold() for name in (*rules.rename.values(), *rules.add)}
+        given = {folded(name) for name in (*rules.rename.values(), *rules.add)}
         for name in reserved:
-            if name.casefold() in given:
+            if folded(name) in given:
                 raise ValueError(
                     f"columns.rename or columns.add gives a column the name {name}, which is also "
                     "deleted_column: change one of the two"
@@ -106,9 +107,9 @@ class ColumnPlans:
         self.rules = rules
         self._included = None if rules.include is None else _folded(rules.include)
         self._excluded = _folded(rules.exclude)
-        self._renamed = {name.casefold(): to for name, to in rules.rename.items()}
-        self._masks = {name.casefold(): mask_of(rule, secret) for name, rule in rules.mask.items()}
-        self._casts = {name.casefold(): cast_of(text) for name, text in rules.cast.items()}
+        self._renamed = {folded(name): to for name, to in rules.rename.items()}
+        self._masks = {folded(name): mask_of(rule, secret) for name, rule in rules.mask.items()}
+        self._casts = {folded(name): cast_of(text) for name, text in rules.cast.items()}
         expressions = rules.expressions
         self.computed = Computed(expressions, self._renamed)
         self.added: dict[str, Added] = {
@@ -119,7 +120,7 @@ class ColumnPlans:
             for name in rules.add
         }
         """New column -> its type text."""
-        self._given = {name.casefold(): f"the added {name}" for name in (*rules.add, *reserved)}
+        self._given = {folded(name): f"the added {name}" for name in (*rules.add, *reserved)}
         self.form: Callable[[tuple[str, ...]], Form] = lru_cache(_MOST_SHAPES)(self._form)
         """Returns the function that transforms rows with these columns, in this order. Raises RuleFault."""
         self.hidden: Callable[[tuple[str, ...]], list[str]] = lru_cache(_MOST_SHAPES)(
@@ -134,14 +135,14 @@ class ColumnPlans:
 
     def treatment(self, name: str) -> Treatment | None:
         """Return a column's rules; None if it is left out."""
-        low = name.casefold()
+        low = folded(name)
         if low in self._excluded or (self._included is not None and low not in self._included):
             return None
         return Treatment(name, self._renamed.get(low, name), self._masks.get(low), self._casts.get(low))
 
     def is_hidden_by_name(self, name: str) -> bool:
         """Whether `exclude` or `mask` names it."""
-        low = name.casefold()
+        low = folded(name)
         return low in self._excluded or low in self._masks
 
     @property
@@ -164,8 +165,8 @@ class ColumnPlans:
     def unknown(self, columns: Iterable[str]) -> list[tuple[str, str | None]]:
         """List the names in the rules that are not columns of the table, with the probably intended ones."""
         there = list(columns)
-        folded = _folded(there)
-        return [(name, nearest(name, there)) for name in self.rules.named if name.casefold() not in folded]
+        known = _folded(there)
+        return [(name, nearest(name, there)) for name in self.rules.named if folded(name) not in known]
 
     # ---- rows
 
@@ -178,7 +179,7 @@ class ColumnPlans:
         kept = [one for name in columns if (one := self.treatment(name)) is not None]
         taken = dict(self._given)
         for one in kept:
-            low = one.to.casefold()
+            low = folded(one.to)
             if low in taken:
                 raise RuleFault(
                     f"column {one.name} and {taken[low]} would both be named {one.to}: give one of them "
@@ -215,8 +216,13 @@ class ColumnPlans:
         return found | self.new_types
 
 
+def folded(name: str) -> str:
+    """Return a column's name in a form that is the same for all its spellings."""
+    return lowered(name).casefold()
+
+
 def _folded(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name.casefold() for name in names)
+    return frozenset(folded(name) for name in names)
 
 
 def _form(kept: list[Treatment]) -> Form:
@@ -254,15 +260,15 @@ def refuse_shared(operations: Iterable[Operation], plans: ColumnPlans) -> None:
     for one in operations:
         match one:
             case ddl.AddColumn(column=column):
-                came[column.name.casefold()] = column.name
+                came[folded(column.name)] = column.name
             case ddl.DropColumn(name=name):
-                went[name.casefold()] = name
+                went[folded(name)] = name
             case ddl.RenameColumn(name=old, to=new):
-                went[old.casefold()], came[new.casefold()] = old, new
+                went[folded(old)], came[folded(new)] = old, new
             case ddl.ModifyColumn(column=column):
-                stay[column.name.casefold()] = column.name
+                stay[folded(column.name)] = column.name
             case ddl.ChangeKey(columns=columns):
-                stay |= {name.casefold(): name for name in columns}
+                stay |= {folded(name): name for name in columns}
     if not (went or came or stay):
         return  # it names no column, or all of them (CREATE TABLE)
     for low, name in _without(went, came).items():
@@ -270,7 +276,7 @@ def refuse_shared(operations: Iterable[Operation], plans: ColumnPlans) -> None:
             raise RuleFault(
                 f"the source drops or renames {name}, which columns.add: {reader} reads: change this column"
             )
-    stay = {name.casefold(): name for name in plans.rules.rename} | stay
+    stay = {folded(name): name for name in plans.rules.rename} | stay
     plans.leaving((_without(stay, came) | went).values())
     plans.leaving((_without(stay, went) | came).values())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Literal
 
 import msgspec
@@ -18,12 +18,13 @@ from handlers import Change
 from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import names_of
 from handlers.mysql.online_changes import is_left_over
-from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, refuse_shared
+from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, folded, refuse_shared
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
 """Clauses in the order in which they are applied."""
 
+_MOST_READ = 4
 _RulesOf = Callable[[ddl.TableName, str], RowRules | None]
 """Returns the rules of a table. The second argument is the database of unqualified names."""
 
@@ -40,12 +41,12 @@ class StatementRules:
         rule matches it. `any_rules_of`: all rules that a table of this name may have in some database."""
         self._rules_of = rules_of
         self._any_rules_of = any_rules_of
+        self._read = lru_cache(_MOST_READ)(_read)  # the guard has read what is then followed
 
     def follow(self, change: Change, database: str, table: str) -> Change | None:
         """Return the change with the rewritten statement; the same change if no table of the statement has
         rules; None if nothing remains. Raises RuleFault."""
-        from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot is slow to import
-        from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
+        from handlers.mysql.ddl.written import written  # noqa: PLC0415 - sqlglot is slow to import
 
         told = self.judged(change.sql or "", database, table)
         if told is None:
@@ -64,7 +65,7 @@ class StatementRules:
             return None
         try:
             sql = written(left)
-            is_same = _told(net(parse(sql, database))) == _told(left)
+            is_same = _told(_read(sql, database)) == _told(left)
         except ddl.StatementError:
             is_same = False
         if not is_same:
@@ -73,19 +74,16 @@ class StatementRules:
             )
         return msgspec.structs.replace(change, sql=sql, types=None)
 
-    def judged(self, sql: str, database: str, table: str) -> list[ddl.Operation] | None:
+    def judged(self, sql: str, database: str, table: str) -> Sequence[ddl.Operation] | None:
         """Return a statement's operations; None if none of its tables has rules. Raises ShownBehind for all
         tables whose later rows may show what is hidden, and RuleFault if nobody can read the statement.
 
         Every statement of the source passes here when it is decoded (Guarded). `database` and `table` are
         those of its record, in the source's words; an empty database is unknown."""
-        from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot is slow to import
-        from handlers.mysql.ddl.written import net  # noqa: PLC0415
-
         of = self._of_record(database, table)
         own = of(ddl.TableName(database, table), database)
         try:
-            told = net(parse(sql, database))
+            told = self._read(sql, database)
         except ddl.StatementError:
             # It is about its own table, or about any table that one of its words names.
             words = [] if own is not None else dict.fromkeys(_words(sql))
@@ -117,9 +115,9 @@ class StatementRules:
         for one in told:
             if isinstance(one, ddl.RenameTable):
                 to = ddl.TableName(ddl.ANY_DATABASE, one.to.table) if one.is_open else one.to
-                known = came_from.setdefault(one.table.table.casefold(), {})
+                known = came_from.setdefault(folded(one.table.table), {})
                 firsts = _firsts(one.table, known)
-                came_from.setdefault(to.table.casefold(), {})[to.database.casefold()] = firsts
+                came_from.setdefault(folded(to.table), {})[folded(to.database)] = firsts
                 moves += (ddl.RenameTable(table, to) for table in dict.fromkeys([one.table, *sorted(firsts)]))
             elif isinstance(one, ddl.LoseRows) and one.other is not None:
                 moves += ddl.RenameTable(one.table, one.other), ddl.RenameTable(one.other, one.table)
@@ -143,7 +141,7 @@ class StatementRules:
         full = name.database or database, name.table
         if isinstance(found := self._rules_of(*full), RowRules):
             return found
-        return own[1] if ".".join(full).casefold() == own[0].casefold() else None
+        return own[1] if folded(".".join(full)) == folded(own[0]) else None
 
     def _all_of(self, name: ddl.TableName, database: str, of: _RulesOf) -> list[RowRules]:
         """Return the rules of all tables that the name may mean."""
@@ -195,7 +193,7 @@ class StatementRules:
 def _firsts(table: ddl.TableName, known: Mapping[str, set[ddl.TableName]]) -> set[ddl.TableName]:
     """Return the names that a table had before its statement. `known`: those of all tables that were renamed
     to this name, by database."""
-    database = table.database.casefold()
+    database = folded(table.database)
     if database == ddl.ANY_DATABASE:
         return {table}.union(*known.values())
     return known.get(database) or {table, *known.get(ddl.ANY_DATABASE, ())}
@@ -221,7 +219,14 @@ def _kept(operation: ddl.Operation, database: str, time_ms: int, of: _RulesOf) -
         yield from _of_columns(operation, rules, time_ms)
 
 
-def _told(operations: list[ddl.Operation]) -> tuple[list[ddl.Operation], set[ddl.RenameColumn]]:
+def _read(sql: str, database: str) -> Sequence[ddl.Operation]:
+    """Return what a statement does. Raises StatementError."""
+    from handlers.mysql.ddl.written import net  # noqa: PLC0415 - sqlglot is slow to import
+
+    return net(ddl.parse(sql, database))
+
+
+def _told(operations: Sequence[ddl.Operation]) -> tuple[list[ddl.Operation], set[ddl.RenameColumn]]:
     """Separate the renames as a set: columns are renamed all at once, so their order does not matter."""
     renames = {one for one in operations if isinstance(one, ddl.RenameColumn)}
     return [one for one in operations if not isinstance(one, ddl.RenameColumn)], renames
@@ -340,8 +345,8 @@ def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
 
 
 def _words(sql: str) -> list[str]:
-    """Return what may be a name. Quoted names may contain spaces."""
-    return [*re.findall(r"[\w$]+", sql), *re.split(r"[`\"]", sql)]
+    """Return what may be a name. Quoted names may contain spaces, and only they may be numbers."""
+    return [*re.findall(r"(?<![\w$])\d*+[\w$]+", sql), *re.split(r"[`\"]", sql)]
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from handlers import Change
+from handlers.mysql.ddl import lowered
 from handlers.mysql.online_changes import replaced_by
 from worker.column_rules.guarding import Guarded
 from worker.configuration.model import Configuration
@@ -43,7 +44,7 @@ def formats_of(
 
     def is_gathered_name(table: str) -> bool:
         """Whether the table, or one that it may replace, is gathered, perhaps in lower case."""
-        every = (one for name in (table, table.lower()) for one in (name, *replaced_by(name)))
+        every = (one for name in (table, lowered(table)) for one in (name, *replaced_by(name)))
         return any(places.of(*one.rpartition(".")[::2]) for one in every)
 
     def refuse(change: Change, own: Route, table: str) -> bool:
@@ -55,9 +56,9 @@ def formats_of(
             of_gathered = is_gathered_name(label := f"{database}.{name}")
             if not is_gathered:  # a handler would change the table of all databases, or get no rows
                 is_mixed = kind == "RenameTable" and of_gathered and not is_gathered_name(table)
-                is_mixed |= not {database, database.lower()}.isdisjoint(configuration.databases)
+                is_mixed |= not {database, lowered(database)}.isdisjoint(configuration.databases)
             elif is_mixed := kind in ("DropTable", "RenameTable") and not of_gathered:
-                is_mixed = any(map(rule_for, (label, label.lower())))
+                is_mixed = any(map(rule_for, (label, lowered(label))))
             if is_mixed:
                 raise ValuelessFault(
                     f"its statement changes {label}, too, but `databases` gathers only some of its tables: "

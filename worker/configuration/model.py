@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 from pydantic_core import PydanticCustomError
 
 from handlers.api import HandlerContext
+from handlers.mysql.ddl import lowered
 from handlers.mysql.online_changes import replaced_by
 from handlers.options.matching import may_end
 from handlers.options.section import Section
@@ -196,7 +197,7 @@ def _rule_of(tables: Sequence[TableRule], places: Places, table: str, *, is_stat
     """
     matches = TableRule.may_match if is_stated else TableRule.matches
     found = next((rule for rule in tables if matches(rule, table)), None)
-    spelled = (table, table.lower()) if is_stated else (table,) if found is not None else ()
+    spelled = (table, lowered(table)) if is_stated else (table,) if found is not None else ()
     for name in (places.label(one) for each in spelled for one in replaced_by(each)):
         own = next((rule for rule in tables if matches(rule, name)), None)
         if own is not None and (own.row_rules or own.transform) and own.ghost_tables:
@@ -207,7 +208,7 @@ def _rule_of(tables: Sequence[TableRule], places: Places, table: str, *, is_stat
 def _row_rules_of(
     tables: Sequence[TableRule], places: Places, database: str, table: str
 ) -> RowRules | Literal["skipped"] | None:
-    spelled = ((database, table), (database.lower(), table.lower()))
+    spelled = ((database, table), (lowered(database), lowered(table)))
     placed = next((own for one in spelled if (own := places.placed(*one)) != one), spelled[0])
     rule = _rule_of(tables, places, ".".join(placed), is_stated=True)
     return "skipped" if rule is None else rule.row_rules
@@ -215,7 +216,7 @@ def _row_rules_of(
 
 def _any_rules_of(tables: Sequence[TableRule], table: str) -> Iterator[RowRules]:
     """Yield all rules that a table of this name may have in some database, perhaps in lower case."""
-    names = {one for name in (table, table.lower()) for one in (name, *replaced_by(name))}
+    names = {one for name in (table, lowered(table)) for one in (name, *replaced_by(name))}
     for rule in tables:
         if rule.row_rules is not None and any(may_end(rule.match, one) for one in names):
             yield rule.row_rules

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
+from handlers.mysql.ddl import lowered
 from handlers.options.matching import is_name, table_matcher
 from handlers.options.section import Section
 from handlers.options.values import (
@@ -263,7 +264,7 @@ class TableRule(Section):
 
     def may_match(self, table: str) -> bool:
         """Whether the rule matches `table` as written, or in lower case (statements may use capitals)."""
-        return self.matches(table) or self.matches(table.lower())
+        return self.matches(table) or self.matches(lowered(table))
 
 
 def _made_again(given: set[str], fields: dict[str, Any], secret: str | None, folder: Path) -> TableRule:

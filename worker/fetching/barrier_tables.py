@@ -9,6 +9,7 @@ from functools import partial
 
 from handlers import Change
 from handlers.logs import get_logger
+from handlers.mysql.ddl import lowered
 from handlers.mysql.online_changes import replaced_by
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, HandlerEntry
@@ -76,7 +77,7 @@ def _named(statements: Iterable[str], database: str, *, only_read: bool = True) 
 
 def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:
     """Log a statement that may be about another table: the one that has this name in lower case."""
-    unit = book.units.get(name[0].lower(), {}).get(name[1].lower())
+    unit = book.units.get(lowered(name[0]), {}).get(lowered(name[1]))
     if unit is None or unit.table.label == ".".join(name):
         return
     if unit.incoming or unit.records or unit.finished_in_all:
@@ -103,7 +104,7 @@ def _units(book: TableBook, names: Iterable[tuple[str, str]]) -> list[Unit]:
 def _handled(configuration: Configuration, names: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The names under which these tables are handled, also in lower case. Servers that ignore case log a
     statement as it was spelled, but rows under names in lower case."""
-    spelled = (one for name in names for one in (name, (name[0].lower(), name[1].lower())))
+    spelled = (one for name in names for one in (name, (lowered(name[0]), lowered(name[1]))))
     return itertools.starmap(Places(configuration.databases).placed, spelled)
 
 
@@ -156,7 +157,7 @@ def _shown(fault: ShownBehind | None) -> list[tuple[str, str]]:
     return [
         (one.database, name)
         for one in (() if fault is None else fault.tables)
-        for name in (one.table, *replaced_by(one.table), *replaced_by(one.table.lower()))
+        for name in (one.table, *replaced_by(one.table), *replaced_by(lowered(one.table)))
     ]
 
 

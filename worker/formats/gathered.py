@@ -11,6 +11,7 @@ from pydantic import Field
 
 from handlers import Change
 from handlers.logs import get_logger
+from handlers.mysql.ddl import lowered
 from handlers.options.matching import table_matcher
 from handlers.options.section import Section
 from handlers.options.values import TablePattern
@@ -136,7 +137,7 @@ class Gathered:
         statement as the user spelled it, and rows in lower case."""
         place = self._places.of(route.database, route.table)
         if route.alone and (place is None or not self._rule_for(f"{place.database}.{route.table}")):
-            small = PlainRoute(route.database.lower(), route.table.lower())
+            small = PlainRoute(lowered(route.database), lowered(route.table))
             if (other := self._places.of(small.database, small.table)) is not None:
                 return other, small
         return place, route

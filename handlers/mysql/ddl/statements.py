@@ -52,8 +52,8 @@ def _named(name: _Name, database: str) -> ddl.TableName:
 
 def _home(names: Iterable[_Name], database: str) -> str:
     """Return the database of those names without one that existed before the statement."""
-    named = ((name[0] or "").casefold() for name in names)
-    return ddl.ANY_DATABASE if database.casefold() in named else database
+    named = (ddl.lowered(name[0] or "") for name in names)
+    return ddl.ANY_DATABASE if ddl.lowered(database) in named else database
 
 
 # ---- statements on whole tables
