@@ -6,9 +6,11 @@ import asyncio
 import ctypes
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -139,6 +141,15 @@ class Writing(Handler):
                         os._exit(0)
                 for number in range(300):
                     log.info("own", number=number, text="x" * 50_000)
+            case "start and end others":
+                with subprocess.Popen(["sleep", "60"]) as program:
+                    program.terminate()
+                    copy = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+                    copy.start()
+                    time.sleep(0.2)
+                    copy.terminate()
+                    copy.join()
+                    self._note(event="ended", codes=[program.wait(), copy.exitcode])
             case "thread":
                 thread = threading.Thread(target=_fail_with, args=("s3cret",))
                 thread.start()

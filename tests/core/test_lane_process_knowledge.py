@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +68,32 @@ def test_a_statement_that_fails_renews_processes_once_for_its_other_tables(
     assert [log["event"] for log in logs].count("lane_process_started") <= 2
     assert stage.events(table="shop.items")[1]["pid"] not in before
     assert stage.pids()[0] == before[0]
+
+
+def test_nothing_runs_where_a_table_may_be_outdated_while_that_is_renewed(
+    make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = make({"handlers": [writing()]}, processes=3)
+    first, second, third = stage.processes._slots
+    old, retire, met = third.present, second.retire, list[Any]()
+
+    def meanwhile() -> None:
+        met.append(stage.processes._slot("shop.orders", 2).present)
+
+    other = threading.Thread(target=meanwhile)
+
+    def retires() -> None:
+        if not other.ident:
+            other.start()
+            other.join(0.5)
+        retire()
+
+    monkeypatch.setattr(second, "retire", retires)
+    stage.processes._outdated["shop.orders"] = first
+    stage.processes._slot("shop.orders", 1)
+    other.join(30)
+    assert old is not None
+    assert old not in met
 
 
 def test_a_process_gets_the_present_configuration_alone(

@@ -6,6 +6,8 @@ import gc
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -149,6 +151,48 @@ def test_each_end_is_a_failed_attempt(
         stage.run(orders)
     assert stage.events()[0]["attempt"] == 2
     assert [log["how"] for log in logs if log["event"] == "lane_process_ended"] == [how]
+
+
+def test_handlers_of_a_replaced_process_are_closed_though_no_other_can_be_started(
+    make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = make({"handlers": [writing()]}, processes=1)
+    [own], [old] = stage.processes._slots, stage.pids()
+    with monkeypatch.context() as patched:
+        patched.setattr(process.subprocess, "Popen", lambda *_, **__: os.open("/none", 0))
+        own.retire()
+        stage.wait(lambda: stage.events("close"))
+    stage.wait(lambda: stage.pids() not in ([], [old]))
+    assert [line["pid"] for line in stage.events("close")] == [old]
+
+
+@pytest.mark.parametrize(("kind", "count"), [("InWorker", 0), ("Writing", 2)])
+def test_a_worker_starts_processes_only_if_it_has_handlers_for_them(
+    writing: Entry, tmp_path: Path, kind: str, count: int
+) -> None:
+    program = f"""
+from pathlib import Path
+from building import configuration
+from process_stage import self_secrets
+from worker.running.worker import Worker
+rule, folder = {{"handlers": [{writing(kind)!r}]}}, {{"directory": {str(tmp_path)!r}}}
+read = configuration(rule, lanes={{"processes": 2}}, checkpoint=folder)
+worker = Worker(read.read_from(Path({__file__!r}), self_secrets()))
+slots = worker.components.processes._slots
+worker._start_http = lambda: print(sum(slot.present is not None for slot in slots), flush=True)
+worker._open_handlers = worker.stop
+worker.run()
+"""
+    path = ":".join(filter(None, sys.path))
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert told.stdout.split()[:1] == [str(count)], told.stderr
 
 
 def test_the_end_of_a_process_that_was_replaced_is_told_if_it_was_not_ended(

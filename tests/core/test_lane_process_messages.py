@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from process_stage import ProcessStage
 from processing import NOW
 from structlog.testing import capture_logs
 
+from worker.processes.child import Child
+from worker.processes.frames import Frames
 from worker.units.unit import UnitState
 
 Make = Callable[..., ProcessStage]
@@ -93,3 +97,37 @@ def test_a_time_limit_for_all_sockets_of_the_worker_ends_no_call(make: Make, wri
         socket.setdefaulttimeout(None)
     assert stage.events(attempt=1)
     assert orders.failed_batches == 0
+
+
+def test_a_handler_can_end_what_it_starts(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing(does={"0": "start and end others"})]}, processes=1)
+    orders = stage.unit("orders")
+    stage.offer((orders, [0]))
+    stage.run(orders)
+    assert [line["codes"] for line in stage.events("ended")] == [[-signal.SIGTERM] * 2]
+
+
+def test_a_request_that_is_answered_leaves_nothing_in_memory() -> None:
+    class Thing:
+        """Stands for the rows of a batch."""
+
+    class Requests:
+        sent: weakref.ref[Thing] | None = None
+        left: Thing | None = None
+
+        def receive(self) -> Any:
+            if self.sent is not None:
+                self.left = self.sent()
+                raise EOFError
+            thing = Thing()
+            self.sent = weakref.ref(thing)
+            return ["take", thing]
+
+        def send(self, answer: Any) -> None:
+            assert answer == (True, None)
+
+    child, requests = Child(), Requests()
+    child._answers["take"] = lambda _: None
+    child.serve(0, cast(Frames, requests))
+    assert requests.sent is not None
+    assert requests.left is None

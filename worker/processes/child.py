@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -61,6 +62,7 @@ class Child:
                     answer = True, self._answers[name](*rest)
                 except BaseException as error:  # whatever a handler raises, even SystemExit
                     answer = False, packed(error)
+                del rest  # it may be long until the next request, and these are a batch's rows
                 if self.events.is_copy:  # it has come back, perhaps by sys.exit
                     os._exit(0 if answer[0] else 1)
                 try:
@@ -89,7 +91,9 @@ def main() -> None:
     control.settimeout(None)  # as in `Frames`
     _end_with(life)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the worker ends this process, when its batches are done
+        # The worker ends this process, when its batches are done. What handlers start gets the defaults.
+        signal.signal(number, lambda _number, _frame: None)
+        os.register_at_fork(after_in_child=partial(signal.signal, number, signal.SIG_DFL))
     child = Child()
     threading.excepthook = _of_thread
     log_to(child.events, "info")

@@ -257,10 +257,10 @@ class Processes:
     def _renew_others(self, slot: Slot) -> None:
         """What the handlers elsewhere know of the tables of a statement may be wrong now."""
         with self._lock:
+            for other in self._slots:
+                if other is not slot:
+                    other.retire()
             self._outdated = {label: own for label, own in self._outdated.items() if own is not slot}
-        for other in self._slots:
-            if other is not slot:
-                other.retire()
 
     def _slot(self, label: str, shard: int | None = None) -> Slot:
         slot = self._of_table.get(label) if shard is None else self._slots[shard % len(self._slots)]

@@ -92,7 +92,8 @@ class Slot:
         with self._changed:
             old, self._process = self._process, None
         if old is not None:
-            threading.Thread(target=self._replace, args=(old,), name="process-leaves", daemon=True).start()
+            threading.Thread(target=self._again, name="process-again", daemon=True).start()
+            threading.Thread(target=self._leave, args=(old,), name="process-leaves", daemon=True).start()
 
     def close(self) -> None:
         with self._changed:
@@ -192,8 +193,7 @@ class Slot:
                 self._process = made
         return lives
 
-    def _replace(self, old: Process) -> None:
-        self._again()
+    def _leave(self, old: Process) -> None:
         with self._changed:
             self._changed.wait_for(lambda: all(own is not old for _, own in self._calls.values()))
         with suppress(Exception):  # it may have ended meanwhile

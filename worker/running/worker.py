@@ -108,9 +108,9 @@ class Worker:
             }
         )
         try:
-            if self.components.processes is not None:
-                with suppress(OSError):  # `_open_handlers` reports it
-                    self.components.processes.start()  # they import what they need meanwhile
+            for elsewhere in {each.elsewhere for each in self.components.handlers.bound()} - {None}:
+                with suppress(Exception):  # `_open_handlers` reports it
+                    elsewhere.start()  # the processes import what they need meanwhile
             self._start_http()
             self._open_handlers()
             opened(

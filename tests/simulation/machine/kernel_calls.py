@@ -186,6 +186,9 @@ class KernelOs:
     def set_inheritable(self, number: int, inheritable: bool) -> None:
         """A child process of a simulation starts none itself."""
 
+    def register_at_fork(self, *, after_in_child: Callable[[], object]) -> None:
+        """As above."""
+
     def getpid(self) -> int:
         return _child().pid
 
@@ -244,7 +247,7 @@ no_signals = types.SimpleNamespace(
     SIGTERM=signal.SIGTERM,
     SIGHUP=signal.SIGHUP,
     SIGKILL=signal.SIGKILL,
-    SIG_IGN=signal.SIG_IGN,
+    SIG_DFL=signal.SIG_DFL,
 )
 
 
