@@ -21,10 +21,10 @@ def bring_under(
     statements: StatementRules | None,
     changes: list[Change],
     first: int,
+    transform: Transform | None = None,
     *,
     database: str,
     table: str,
-    transform: Transform | None = None,
 ) -> None:
     """Replace the changes from `first` on, which are of one record, by what handlers may see of them.
 

@@ -11,7 +11,6 @@ from handlers import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl import quoted
 from handlers.rows import is_move
-from handlers.sharding import shard_of
 from handlers.values.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
 from worker.column_rules.added import moment
 from worker.column_rules.comparing import FilterFault
@@ -99,17 +98,6 @@ class RowRules:
                         kept = _Unmarked(*astuple(kept))
                     changes.append(kept if self._in_two else self.formed(kept, kept, database, table))
         return has_ddl
-
-    def shard_of(self, change: Change) -> int | None:
-        """As `handlers.sharding.shard_of`, of the key that handlers get."""
-        row, key = change.before if change.after is None else change.after, change.key_columns
-        if row and key and all(name in row for name in key):
-            try:
-                own = self.plans.form(key)({name: row[name] for name in key})
-                change = replace(change, before=None, after=own, key_columns=self.plans.key(key))
-            except RuleFault:  # it is told when it is handled
-                return None
-        return shard_of(change)
 
     def _needs_old_row(self, gone: Change, made: Change | None = None) -> bool:
         """Whether an update changed the key, and its visible new row lacks columns of the old row."""

@@ -140,10 +140,12 @@ class Transform:
             after = self._whole(one.after, origin.after, origin.before)
             lacks = one.lacks and one.lacks.difference(after or ())
             own = replace(one, before=before, after=after, lacks=lacks)
-            if fault := _fault_of(origin, own, made[0], by_row=by_row):
+            if fault := _fault_of(origin, own, made[0]):
                 raise RuleFault(f"{self._name} {fault}")
             if self._rows is not None:
                 own = self._rows.formed(own, origin, batch.database, batch.name)
+            if by_row and [*(own.key or {}).values()] != [*(origin.key or {}).values()]:
+                raise RuleFault(f"{self._name} or columns changed a key, but lanes.order_by is row")
             found.append(own)
         return found
 
@@ -165,7 +167,7 @@ def passed(handler: Handler, batch: Batch, transform: Transform | None, *, by_ro
         raise Rejected(str(error), at=at) from error
 
 
-def _fault_of(origin: Change, one: Change, first: Change, *, by_row: bool) -> str:
+def _fault_of(origin: Change, one: Change, first: Change) -> str:
     """Explain why a result is wrong. Empty if it is not. `first`: the first result of the same change."""
     before, after, key = one.before, one.after, one.key_columns
     images = (before is not None, after is not None)
@@ -179,6 +181,4 @@ def _fault_of(origin: Change, one: Change, first: Change, *, by_row: bool) -> st
         name in (before or ()) and (before or {})[name] != (after or {}).get(name) for name in key or ()
     ):
         return "returned an update with one key in before and another in after: change both in the same way"
-    if by_row and (key, one.key) != (origin.key_columns, origin.key):
-        return "changed a row's primary key, which lanes.order_by: row does not allow"
     return ""

@@ -92,9 +92,7 @@ class OpenedHandlers:
         pass_on = partial(passed, transform=transform, by_row=True)
         self._call(Batch(table, changes, **fields), pass_on, latest, call)
 
-    def _call(
-        self, batch: Batch, pass_on: Callable[[Handler, Batch], object], latest: float, call: Sequence[Any]
-    ) -> None:
+    def _call(self, batch: Batch, pass_on: Callable[..., object], latest: float, call: Sequence[Any]) -> None:
         number, fields, traced = call
         handler = self._all[number]
         if traced is not None:

@@ -18,7 +18,7 @@ from handlers.hanging_calls import Bounded
 from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway, ProcessDied
-from worker.configuration import Configuration, TableRule
+from worker.configuration import Configuration
 from worker.formats.interface import UndecodableRecord
 from worker.observing.logs import context
 from worker.processes.changes import Carried, ChangesElsewhere, Held, Reading, latest_begin
@@ -192,9 +192,7 @@ class Processes:
         total = reading.ends[-1] if reading.ends else 0
         return Decoded(ChangesElsewhere(reading, 0, total), reading.ends, None)
 
-    def carried(
-        self, changes: Iterable[Change], chunks: Sequence[Chunk], rule: TableRule
-    ) -> Sequence[Change]:
+    def carried(self, changes: Iterable[Change], chunks: Sequence[Chunk], rule: Any) -> Sequence[Change]:
         return Carried(changes, chunks, rule)
 
     def forget(self, changes: Sequence[Change] | None) -> None:

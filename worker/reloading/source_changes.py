@@ -178,14 +178,8 @@ class ChangesOf:
                 decode_under(format_, piece, changes, *rules, alone=route.alone)
                 self._refuse_others(changes, route.database, place, is_ours=is_ours)
                 if is_ours:
-                    bring_under(
-                        *rules,
-                        changes,
-                        0,
-                        database=self._database,
-                        table=self._name,
-                        transform=self._rule.transforming,
-                    )
+                    names: Any = {"database": self._database, "table": self._name}
+                    bring_under(*rules, changes, 0, self._rule.transforming, **names)
                     expected = self._rule.expectations
                     unmet = None if expected is None else expected.unmet(changes, ours)
                     if unmet is not None and unmet.action != "warn":

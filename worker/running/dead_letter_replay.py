@@ -115,7 +115,7 @@ class Reader:
                 raise ReplayFault(f"its record has no row {letter.index}")
         try:
             transform = None if rule is None else rule.transforming
-            bring_under(*rules, found, 0, database=route.database, table=route.table, transform=transform)
+            bring_under(*rules, found, 0, transform, database=route.database, table=route.table)
         except FAULTS as fault:
             raise ReplayFault(f"column rules: {fault}") from None
         if not found:

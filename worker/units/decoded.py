@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from handlers import Change
 from worker.column_rules.applying import bring_under, fault_under, has_rules
-from worker.configuration import TableRule
 from worker.formats.decoding import LARGE, one_by_one, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk
@@ -39,9 +38,7 @@ class Elsewhere(Protocol):
     def kept_promise(self, changes: Sequence[Change] | None, undecodable: Undecodable) -> Decoded | None:
         """As `decoded`, after that call. None: it has not decoded them."""
 
-    def carried(
-        self, changes: Iterable[Change], chunks: Sequence[Chunk], rule: TableRule
-    ) -> Sequence[Change]:
+    def carried(self, changes: Iterable[Change], chunks: Sequence[Chunk], rule: Any) -> Sequence[Change]:
         """Return these decoded changes as a handler in a child process takes them. `rule`: theirs."""
 
     def forget(self, changes: Sequence[Change] | None) -> None:

@@ -9,10 +9,11 @@ So are a row without its whole key, and a record with other key columns than the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from handlers import Change
+from handlers.sharding import shard_of
 from worker.formats.interface import Record
 from worker.units.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk, lengths, offsets
 from worker.units.finish_order import FinishOrder, SharedRecord
@@ -82,7 +83,7 @@ class _Piece:
         shares: dict[int, tuple[list[Record], list[Change], list[int]]] = {}
         shared: dict[int, SharedRecord] = {}
         empty: list[Record] = []
-        first, stop, shard_of = 0, len(self.ends), self.table.shard_of
+        first, stop = 0, len(self.ends)
         for place, (message, end) in enumerate(zip(chunk.messages, self.ends, strict=True)):
             if end - first == 1:  # most records: as below, at less cost
                 change = changes[first]
@@ -105,7 +106,7 @@ class _Piece:
                 first = end
                 continue
             own = changes[first:end]
-            numbers = _numbers(own, known, self.table.shard_of)
+            numbers = _numbers(own, known)
             if numbers is None:
                 stop = place
                 break
@@ -143,7 +144,7 @@ class _Piece:
         for place in range(first, len(self.ends)):
             start = self.ends[place - 1] if place else 0
             own = self.changes[start : self.ends[place]]
-            barrier = barrier or _numbers(own, known, self.table.shard_of) is None
+            barrier = barrier or _numbers(own, known) is None
             if not barrier:
                 known = own[0].key_columns or () if own else known
                 continue
@@ -157,9 +158,7 @@ class _Piece:
         return found
 
 
-def _numbers(
-    changes: Sequence[Change], known: KeyColumns | None, shard_of: Callable[[Change], int | None]
-) -> list[int] | None:
+def _numbers(changes: Sequence[Change], known: KeyColumns | None) -> list[int] | None:
     """Return the shard of each of a record's changes, or None if the record is a barrier."""
     numbers = []
     for change in changes:

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from handlers.sharding import shard_of
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import TableRule
 from worker.formats.decoding import explained
@@ -44,9 +43,6 @@ class Table:
         self.row_rules = rule.row_rules
         """What decoding does to its changes; None: nothing."""
         self.statement_rules = rule.statement_rules
-        in_two = rule.row_rules if rule.transforming is not None else None
-        self.shard_of = shard_of if in_two is None else in_two.shard_of
-        """Returns the shard of a decoded change."""
         self.expectations = rule.expectations
         """What decoding checks in its changes; None: nothing."""
         self.handlers = tuple(handlers)

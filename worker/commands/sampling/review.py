@@ -78,8 +78,6 @@ class Review:
         if rule.row_rules is not None and rule.deletes == "mark":
             shown.add_row("", "", rule.deleted_column, "timestamp(6)", "added: time of the delete")
         console.print(shown)
-        if rule.transform is not None:
-            console.print(Text(f"All rows pass {rule.transform.function} first"), soft_wrap=True)
         if rule.filter is not None:
             console.print(Text(self._clean(f"Only rows with: {rule.filter}")), soft_wrap=True)
         if rule.deletes != "apply":

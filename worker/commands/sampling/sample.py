@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import typer
@@ -45,7 +46,7 @@ def show_samples(configuration: Configuration, file: Path, console: Console, out
     formats = formats_of(configuration)
     has_ddl = topics_matcher(configuration.kafka.ddl_topics)
     try:
-        records = list(read_samples(file, _default_topic(configuration)))
+        records = list(read_samples(file, default_topic(configuration)))
     except SampleError as error:
         line, _, told = str(error).removeprefix(str(file)).partition(": ")  # a fault of the file has no line
         raise ConfigurationError([Fault(f"{file}{line}", told)]) from None
@@ -123,15 +124,8 @@ class _Shown:
         self._untold.see(table, format_.name, changes)
         sent = tuple(changes)
         try:
-            bring_under(
-                rule.row_rules,
-                rule.statement_rules,
-                changes,
-                0,
-                database=route.database,
-                table=route.table,
-                transform=rule.transforming,
-            )
+            names: Any = {"database": route.database, "table": route.table}
+            bring_under(rule.row_rules, rule.statement_rules, changes, 0, rule.transforming, **names)
         except FAULTS as fault:
             _print(console, record, Text(f"{table}: refused by its rules: {fault}", style="red"))
             return "refused"
@@ -193,7 +187,7 @@ def _print(console: Console, record: SampleRecord, what: Text) -> None:
     console.print(Text.assemble((place, "bold"), what), soft_wrap=True)
 
 
-def _default_topic(configuration: Configuration) -> str:
+def default_topic(configuration: Configuration) -> str:
     """Return the first topic that is a name, not an expression."""
     names = [topic for topic in configuration.kafka.topics if not topic.startswith("^")]
     return names[0] if names else "sample"
