@@ -13,15 +13,16 @@ from typing import Any
 from handlers.logs import get_logger
 from handlers.mysql.ddl import Column
 from handlers.mysql.ddl.values import default_value, formula_of
-from handlers.mysql.types import MySQLType, read_type
+from handlers.mysql.types import INTEGERS, MySQLType, read_type
 from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.statements import literal
 from handlers.spark.rows.column_types import column_type
-from handlers.spark.rows.spark_types import DECIMAL, INTEGERS
+from handlers.spark.rows.spark_types import DECIMAL
 from handlers.spark.table_ref import TableRef, quoted
 
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KINDS = {
-    **dict.fromkeys(INTEGERS, "integer"),
+    **dict.fromkeys(_INTEGERS, "integer"),
     **dict.fromkeys(("float", "double"), "float"),
     "array<string>": "labels",
     "timestamp": "moment",
@@ -49,7 +50,8 @@ def converted(column: str, old: str, new: str, source_type: str) -> str | None:
 
 
 def _to_number(column: str, old: str, new: str, source: MySQLType) -> str | None:
-    value, name = _number(column, old, new), source.name
+    name, whole = source.name, kind_of(new) == "integer" or source.name in (*INTEGERS, "bit")
+    value = _number(column, old, new, whole=whole)
     if value is not None and name in ("float", "double") and len(source.sizes) == 2:
         return f"CASE WHEN round({value}, {source.sizes[1]}) = {value} THEN {value} END"
     if value is not None and name == "year":  # 1 to 99 and '0' are years of 1970 to 2069
@@ -58,9 +60,8 @@ def _to_number(column: str, old: str, new: str, source: MySQLType) -> str | None
     return value
 
 
-def _number(column: str, old: str, new: str) -> str | None:
+def _number(column: str, old: str, new: str, *, whole: bool) -> str | None:
     kind = kind_of(old)
-    whole = kind_of(new) == "integer"
     if kind == "labels":
         return None  # labels' positions in the type's list are unknown
     if kind == "integer":
@@ -92,10 +93,13 @@ def _text(column: str, old: str, source: MySQLType) -> str | None:  # noqa: PLR0
     kind = kind_of(old)
     if source.name == "time":
         return _to_time(column, kind, source.sizes[0] if source.sizes else 0)
-    if source.name == "enum" and kind == "integer":
-        return f"get({typed(source.labels, 'array<string>')}, try_cast({column} AS int) - 1)"
+    if source.name == "enum" and kind != "string":  # a number counts its labels
+        label = f"get({typed(source.labels, 'array<string>')}, try_cast({column} AS int) - 1)"
+        return label if kind == "integer" else None
+    if source.name == "decimal" and kind not in ("integer", "decimal"):
+        return _fixed(column, (*source.sizes, 0, 0)[1]) if kind == "string" else None
     if kind == "string":
-        return column if source.name != "decimal" else _fixed(column, (*source.sizes, 0, 0)[1])
+        return column
     if kind == "labels":
         return f"array_join({column}, ',')"
     if kind == "binary":
@@ -112,6 +116,8 @@ def _number_text(column: str) -> str:
     text = f"CAST({column} AS string)"
     whole = f"CAST(CAST({column} AS bigint) AS string)"
     shortened = f"replace(replace({text}, '.0E', 'e'), 'E', 'e')"
+    digits = f"rtrim('0', CAST(try_cast({text} AS decimal(38, 33)) AS string))"
+    shortened = f"CASE WHEN abs({column}) BETWEEN 1e-15 AND 1e-3 THEN {digits} ELSE {shortened} END"
     return f"CASE WHEN {column} = rint({column}) AND abs({column}) < 1e15 THEN {whole} ELSE {shortened} END"
 
 
@@ -132,7 +138,10 @@ def _fixed(column: str, scale: int) -> str:
     """Return a decimal that is a text with `scale` digits after the point, null if another is lost."""
     whole, fraction = (f"split_part({column}, '.', {place})" for place in (1, 2))
     text = f"concat({whole}, '.', rpad({fraction}, {scale}, '0'))" if scale else whole
-    return f"CASE WHEN {column} RLIKE '^-?[0-9]+([.][0-9]{{0,{scale}}}0*)?$' THEN {text} END"
+    is_plain = (
+        f"{column} RLIKE '^-?(0|[1-9][0-9]*)([.][0-9]{{0,{scale}}}0*)?$' AND NOT {column} RLIKE '^-[0.]*$'"
+    )
+    return f"CASE WHEN {is_plain} THEN {text} END"
 
 
 def _trusted_text(column: str) -> str:
@@ -147,7 +156,6 @@ def _to_time(column: str, kind: str, digits: int) -> str | None:
         return f"date_format({_cut(column, digits)}, 'HH:mm:ss{'.' + 'S' * digits if digits else ''}')"
     if kind != "string":
         return None
-    sign = f"CASE WHEN {column} LIKE '-%' THEN '-' ELSE '' END"
     parts = f"split(ltrim('-', {column}), '[:.]')"
     hours, minutes, seconds = (f"int(element_at({parts}, {place}))" for place in (1, 2, 3))
     fraction = f"int(rpad(coalesce(get({parts}, 3), '0'), 6, '0'))"
@@ -157,6 +165,7 @@ def _to_time(column: str, kind: str, digits: int) -> str | None:
         f"{micros} div 1000000L % 60)"
     )
     unit = 10 ** (6 - digits)
+    sign = f"CASE WHEN {column} LIKE '-%' AND {micros} >= {unit} THEN '-' ELSE '' END"
     fraction = f", '.', left(format_string('%06d', {micros} % 1000000L), {digits})" if digits else ""
     is_time = f"{column} RLIKE '^-?[0-9]{{1,3}}:[0-9]{{2}}:[0-9]{{2}}(\\\\.[0-9]{{1,6}})?$'"
     return (
@@ -189,12 +198,12 @@ def _to_binary(column: str, old: str, new: str, source: MySQLType) -> str | None
 
 
 def _to_labels(column: str, old: str, new: str, source: MySQLType) -> str | None:
-    kind = kind_of(old)
-    if kind == "string":
+    kind, order = kind_of(old), typed(source.labels, new)
+    if kind == "string":  # it may be a number, or its collation may ignore case
         column = f"filter(split({column}, ','), one -> one <> '')"
+        column = f"CASE WHEN size(array_except({column}, {order})) = 0 THEN {column} END"
     elif kind != "labels":
         return None
-    order = typed(source.labels, new)
     # In the order of the type's list. Labels that it does not contain are dropped.
     return f"CASE WHEN {column} IS NOT NULL THEN filter({order}, one -> array_contains({column}, one)) END"
 
@@ -204,7 +213,8 @@ def _to_date(column: str, old: str, new: str, source: MySQLType) -> str | None:
     if kind == "date":
         return f"CAST({column} AS {new})"
     if kind in ("integer", "decimal", "float"):
-        whole = f"CAST(CAST({column} AS decimal(20, 0)) AS string)"
+        whole = f"try_cast({column} AS decimal(20, 0))"
+        whole = f"CASE WHEN {whole} = {column} THEN CAST({whole} AS string) END"
         form = f"CASE length({whole}) WHEN 8 THEN 'yyyyMMdd' ELSE 'yyyyMMddHHmmss' END"
         return f"CAST(try_to_timestamp({whole}, {form}) AS {new})"
     if kind in ("string", "binary"):
@@ -234,7 +244,6 @@ _CONVERSIONS: Mapping[str, Callable[[str, str, str, MySQLType], str | None]] = {
 
 log = get_logger("handlers.spark")
 
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # These are ordered identically everywhere. The order of text depends on the collation.
 _ORDERED = (*_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz")
 

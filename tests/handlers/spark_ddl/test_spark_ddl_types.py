@@ -81,6 +81,13 @@ RETYPED: list[tuple[str, str, str, Any]] = [
     ("float", "1.25D", "double(10,2)", 1.25),
     ("smallint", "0", "year", 0),
     ("tinyint", "0", "year", 0),
+    ("double", "2.5D", "bigint unsigned", Decimal(2)),
+    ("double", "-1.5e-7D", "varchar(20)", "-0.00000015"),
+    ("double", "1e-16D", "varchar(20)", "1e-16"),
+    ("string", "'-00:00:00.4'", "time", "00:00:00"),
+    ("string", "'-00:00:00.4'", "time(1)", "-00:00:00.4"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 23:59:59.4'", "bigint unsigned",
+     Decimal("20240229235959")),
     ("array<string>", "array('a', 'b')", "set('c','b','a')", ["b", "a"]),
     ("array<string>", "array('a', 'b')", "varchar(9)", "a,b"),
     ("string", "'a,b'", "set('b','a')", ["b", "a"]),
@@ -111,6 +118,14 @@ REFUSED = [
     ("tinyint", "5", "year"),
     ("string", "'0'", "year"),
     ("int", "4", "enum('b','c','a')"),
+    ("decimal(20,6)", "20240229010203.6", "datetime"),
+    ("decimal(20,6)", "20240229010203.6", "datetime(3)"),
+    ("double", "1e20D", "date"),
+    ("string", "'A,b'", "set('b','a')"),
+    ("string", "'1'", "set('b','a')"),
+    ("string", "'-0'", "decimal(50,2)"),
+    ("string", "'007'", "decimal(50,2)"),
+    ("timestamp_ntz", "TIMESTAMP_NTZ'2024-02-29 23:59:59.6'", "bigint unsigned"),
 ]
 
 
@@ -133,6 +148,10 @@ def test_values_that_the_source_may_have_changed_otherwise_are_refused(lake: DDL
     for at, (_, _, new) in enumerate(REFUSED):
         with pytest.raises(Rejected, match=f"column c{at} of db.t cannot become .*: 1 of its values"):
             lake.follow(f"ALTER TABLE t MODIFY c{at} {new}", mortal=False)
+    lake.put("u", "a double; b date; c double", "null, null, null")
+    for name, new in (("a", "decimal(50,2)"), ("b", "decimal(50,2)"), ("c", "enum('a')")):
+        with pytest.raises(Rejected, match="there is no conversion of its values"):
+            lake.follow(f"ALTER TABLE u MODIFY {name} {new}", mortal=False)
     assert lake.commits() == []
 
 
