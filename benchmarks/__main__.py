@@ -31,6 +31,7 @@ from benchmarks import (
     standing,
     stuck,
     tracker,
+    waiting,
 )
 from benchmarks.context import Context
 from benchmarks.peers import Peers
@@ -60,6 +61,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "columns": columns.run,
     "key_table": key_table.run,
     "sleeping": sleeping.run,
+    "waiting": waiting.run,
     "row_order": row_order.run,
     "cores": cores.run,
     "sql": sql.run,

@@ -1,7 +1,8 @@
 """The JVM peers. They are compiled once. Each run is a process that prints its figures as JSON lines.
 
 Confluent Parallel Consumer is downloaded from a Maven registry. BINLANE_BENCH_DECATON_CLASSPATH is Decaton's
-class path, with its dependencies. Without it, Decaton's rows are left out.
+class path, with its dependencies. Without it, Decaton's rows are left out. BINLANE_BENCH_FASTSTREAM_PYTHON is
+the Python of an environment with `faststream[confluent]`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from handlers.spark.runtime.java import find_java
 
 __all__ = [
     "DECATON",
+    "FASTSTREAM",
     "PARALLEL_CONSUMER",
     "POLL_LOOP",
+    "REACTOR",
     "Peer",
     "PeerFigures",
     "PeerRun",
@@ -36,6 +39,11 @@ __all__ = [
 
 _SOURCES = Path(__file__).with_name("peers")
 _DECATON_VARIABLE = "BINLANE_BENCH_DECATON_CLASSPATH"
+_FASTSTREAM_VARIABLE = "BINLANE_BENCH_FASTSTREAM_PYTHON"
+_REACTOR = (
+    "io.confluent.parallelconsumer:parallel-consumer-reactor:0.5.3.3",
+    "org.slf4j:slf4j-simple:2.0.13",
+)
 _PARALLEL_CONSUMER = (
     "io.confluent.parallelconsumer:parallel-consumer-core:0.5.3.3",
     "org.slf4j:slf4j-simple:2.0.13",
@@ -52,6 +60,8 @@ class Peer:
 PARALLEL_CONSUMER = Peer("Parallel Consumer", "ParallelConsumerPeer")
 DECATON = Peer("Decaton", "DecatonPeer")
 POLL_LOOP = Peer("Java poll loop", "PollLoopPeer")
+REACTOR = Peer("Parallel Consumer's reactor", "ReactorPeer")
+FASTSTREAM = Peer("FastStream", "faststream_peer")
 
 
 class PeerFigures(msgspec.Struct, frozen=True):
@@ -115,6 +125,7 @@ class Peers:
         self._class_paths: dict[Peer, str] = {}
         if not wanted:
             self.missing = {"Parallel Consumer, Decaton": "left out as asked"}
+            self._python, self._jackson = None, ""
             return
         kafka = ":".join(str(jar) for jar in resolve(_PARALLEL_CONSUMER, kind="parallel-consumer"))
         jackson = ":".join(str(jar) for jar in resolve(_JACKSON, kind="jackson"))
@@ -124,6 +135,21 @@ class Peers:
             self._class_paths[DECATON] = _with_classes(DECATON, f"{decaton}:{jackson}")
         else:
             self.missing[DECATON.name] = f"{_DECATON_VARIABLE} is not set"
+        self._jackson = jackson
+        self._python = os.environ.get(_FASTSTREAM_VARIABLE)
+
+    def prepare_waiting(self) -> list[Peer]:
+        """Return the peers that wait without a thread for each record, where they can run here."""
+        found = []
+        if self._class_paths:
+            reactor = ":".join(str(jar) for jar in resolve(_REACTOR, kind="parallel-consumer-reactor"))
+            self._class_paths[REACTOR] = _with_classes(REACTOR, f"{reactor}:{self._jackson}")
+            found.append(REACTOR)
+        if self._python:
+            found.append(FASTSTREAM)
+        else:
+            self.missing[FASTSTREAM.name] = f"{_FASTSTREAM_VARIABLE} is not set"
+        return found
 
     @property
     def available(self) -> list[Peer]:
@@ -152,15 +178,14 @@ class Peers:
     ) -> Iterator[PeerRun]:
         """Start a peer with options of Bench.java, and kill it at the end."""
         group = options.pop("group", None) or f"{peer.java_class}-{time.time_ns()}"
-        command = [
-            str(find_java().executable),
-            f"-Xmx{heap}",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-            "-cp",
-            self._class_paths[peer],
-            peer.java_class,
-            *(f"{k}={v}" for k, v in dict(bootstrap=bootstrap, topic=topic, group=group, **options).items()),
-        ]
+        given = dict(bootstrap=bootstrap, topic=topic, group=group, **options)
+        if peer == FASTSTREAM:
+            program = [str(self._python), str(_SOURCES / f"{peer.java_class}.py")]
+        else:
+            logs = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+            program = [str(find_java().executable), f"-Xmx{heap}", logs]
+            program += ["-cp", self._class_paths[peer], peer.java_class]
+        command = [*program, *(f"{name}={value}" for name, value in given.items())]
         with tempfile.TemporaryDirectory(prefix="binlane-peer-") as temporary:
             lines, errors = Path(temporary, "lines"), Path(temporary, "errors")
             with (

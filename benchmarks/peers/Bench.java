@@ -138,11 +138,30 @@ final class Bench {
             : "rand".equals(sleep) ? micros(n)
             : Long.parseLong(sleep) * 1000;
         if (us > 0) sleepFor(us * 1000);
-        if (check) {
-            running.decrementAndGet();
-            insideKey.get(table).decrementAndGet();
-        }
+        leave(table);
         if (seen != null) seen.put((int) n, (byte) (seen.get((int) n) + 1));
+        count();
+    }
+
+    /** As handle, for a peer that waits in its own way: the result is to be called when its wait is over. */
+    Runnable begin(byte[] key, byte[] value) {
+        if (first.get() == 0 && first.compareAndSet(0, System.nanoTime())) cpuAtFirst = cpuSeconds();
+        String table = check ? enter(key, value) : null;
+        long begun = System.nanoTime();
+        return () -> {
+            slept.add(System.nanoTime() - begun);
+            leave(table);
+            count();
+        };
+    }
+
+    private void leave(String table) {
+        if (table == null) return;
+        running.decrementAndGet();
+        insideKey.get(table).decrementAndGet();
+    }
+
+    private void count() {
         long count = handled.incrementAndGet();
         if (count <= records) last = System.nanoTime();
         if (count == records) done.countDown();

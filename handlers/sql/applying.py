@@ -26,6 +26,7 @@ from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, w
 from handlers.sql.target.known_tables import KnownTable, TableChanged, UnfitColumn, references_to
 from handlers.sql.target.known_tables import TableName as TargetName
 from handlers.sql.target.reflecting import KnownTables
+from handlers.sql.versions import Versions
 from handlers.sql.writers.writer import Columns, Rows, Writer
 from handlers.values.native_types import SchemaTypes
 
@@ -55,6 +56,7 @@ class Applier:
         self._handles = handles
         self.tables = KnownTables()
         self._schemas = Schemas(naming, options.ddl)
+        self._versions = options.period and Versions(*options.period, self._fitting, writer)
 
     def apply(
         self, connection: sa.Connection, batch: Batch, altered: set[TargetName], *, one_by_one: bool
@@ -98,6 +100,7 @@ class Applier:
                 own=_source_table(batch),
                 handles=self._handles,
                 replay_of=batch.replay_of,
+                period=self._options.period,
             )
             altered.update(result.targets)
             self.tables.forget(*altered)
@@ -118,6 +121,8 @@ class Applier:
         why_not = self._marks.own_tables.why_not(name)
         if why_not:
             raise Unfit(why_not)
+        if self._versions is not None:
+            self._versions.check(run.key, run.changes)
         table = self.tables.get(connection, name)
         if table is not None:
             self._claim(connection, name, _source_table(batch))
@@ -129,7 +134,8 @@ class Applier:
             if not self._options.create:
                 shown = ".".join(filter(None, name))
                 raise Unfit(f"the target has no table {shown}; create it, or set create: true")
-            raise TableMissing(name, wanted_columns(changes), run.key)
+            of_versions = {} if self._versions is None else self._versions.columns
+            raise TableMissing(name, wanted_columns(changes), run.key, of_versions)
         key = run.key or _own_key(table, changes[0])
         because, waits = table.unsafe
         if waits == "all" or (waits == "keyless" and not key):
@@ -138,7 +144,9 @@ class Applier:
                 retry_after=TABLE_SECONDS,
                 others_go_on=True,
             )
-        if key:
+        if self._versions is not None:
+            self._versions.apply(connection, table, run.key, changes)
+        elif key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
             self._apply_keyless(connection, table, changes)

@@ -91,6 +91,20 @@ def test_sql_sqlite(run_example: RunExample) -> None:
     assert (counts, Decimal(str(total)), age) == (ROWS, Decimal("1900.40"), 18)
 
 
+def test_sql_history(run_example: RunExample) -> None:
+    run = run_example("targets/sql-history")
+
+    with sa.create_engine(f"sqlite:///{run.folder}/history.db").connect() as connection:
+        counts = {
+            table: connection.exec_driver_sql(
+                f'SELECT count(*) - count(__END_AT), count(__END_AT) FROM "{table}"'
+            ).one()
+            for table in ROWS
+        }
+    assert {table: current for table, (current, _) in counts.items()} == ROWS
+    assert counts["shop.orders"][1] > 0
+
+
 def test_sql_duckdb(run_example: RunExample) -> None:
     run = run_example("targets/sql-duckdb")
     run.stop()

@@ -18,6 +18,7 @@ from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.sql.ddl.columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl.tables import change_key, create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.ddl.versions import in_history
 from handlers.sql.kept_tables import Kept, Statement
 from handlers.sql.naming import Naming
 
@@ -42,12 +43,14 @@ def apply(
     own: ddl.TableName,
     handles: Callable[[str], bool],
     replay_of: tuple[str, int, int] | None = None,
+    period: tuple[str, str] | None = None,
 ) -> DDLResult:
     """Do in the target what a change with op `ddl` or `truncate` did in the source.
 
     Uses the transaction of `kept`, if the target's DDL is transactional (not in MySQL and MariaDB). Skips
     operations that `rules` switch off, that are done already, or that the handler may not apply. `own` is the
-    table of the change's record. `replay_of` is described at Batch and `handles` at HandlerContext. Raises
+    table of the change's record. `replay_of` is described at Batch, `handles` at HandlerContext, and `period`
+    at SqlOptions. Raises
     Rejected if the statement cannot be read or would change a table that the handler needs for itself.
     Raises SQLAlchemy's errors."""
     operations = operations_of(change, own)
@@ -76,6 +79,10 @@ def apply(
             if commits_each:
                 kept.begin_step(own, statement, step)
                 target.is_again = step == begun
+            if period is not None and (told := in_history(target, operation, period)):
+                log.info("ddl_history_kept", table=str(own), because=told, sql=shown(change.sql))
+                targets[target.table(operation.table)] = None
+                continue
             targets.update(dict.fromkeys(_follow(target, operation, change)))
         if isinstance(operation, ddl.RenameTable):
             ours = (ours - {operation.table}) | {operation.to}

@@ -73,6 +73,8 @@ class SqlReload:
         self._applied: dict[Partition, Place] = {}  # the last change of each partition
 
     def begin(self) -> None:
+        if self._options.mode == "history":
+            raise Refused("it is a history, whose past versions its source does not have")
         if self._dialect == "duckdb":
             raise Refused("only one process can open DuckDB's file: its tables cannot be reloaded")
         self._open.callback(self._engine.dispose)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -29,9 +30,17 @@ _HAS_TYPE = sa.text("SELECT to_regtype(:name)")
 class TableMissing(Exception):
     """The table must be created first."""
 
-    def __init__(self, name: TableName, columns: Mapping[str, str], key: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        name: TableName,
+        columns: Mapping[str, str],
+        key: tuple[str, ...],
+        of_versions: Mapping[str, str] | None = None,
+    ) -> None:
+        """`of_versions`: columns for versions of rows, if it is to have any number of each key."""
         super().__init__(f"there is no table {name[1]}")
         self.name = name
+        self.of_versions = of_versions or {}
         self.columns = columns
         """Column -> source type text."""
         self.key = key
@@ -74,7 +83,8 @@ def create(
 ) -> None:
     """Create what is missing. A table is created within `making`. Raises NameUnfit."""
     schema, table = missing.name
-    check_names((schema, table, *missing.columns), connection.dialect.name)
+    added = missing.of_versions if isinstance(missing, TableMissing) else ()
+    check_names((schema, table, *missing.columns, *added), connection.dialect.name)
     if isinstance(missing, TableMissing):
         _create_table(connection, missing, making)
     else:
@@ -99,7 +109,7 @@ def _create_table(
     if sa.inspect(connection).has_table(name, schema=schema):
         return
     untold = [column for column in missing.key if column not in missing.columns]
-    columns = {**dict.fromkeys(untold, "longtext"), **missing.columns}
+    columns = {**dict.fromkeys(untold, "longtext"), **missing.columns, **missing.of_versions}
     types = {
         column: _type(connection, column, text, len(missing.key) if column in missing.key else 0)
         for column, text in columns.items()
@@ -114,7 +124,7 @@ def _create_table(
             sa.Column(exact(column), type_, nullable=column not in missing.key, autoincrement=False)
             for column, type_ in types.items()
         ),
-        sa.PrimaryKeyConstraint(*missing.key),
+        _finds_rows(connection, missing),
         schema=None if schema is None else exact(schema),
         mysql_charset="utf8mb4",
         mysql_collate=_collation(connection.dialect),
@@ -123,6 +133,16 @@ def _create_table(
     with making():
         table.create(connection)
     log.info("table_created", table=".".join(filter(None, missing.name)))
+
+
+def _finds_rows(connection: sa.Connection, missing: TableMissing) -> sa.sql.schema.SchemaItem:
+    """Return the primary key, or in a table of versions an index. DuckDB alters no table with an index."""
+    if not missing.of_versions:
+        return sa.PrimaryKeyConstraint(*missing.key)
+    if connection.dialect.name == "duckdb":
+        return sa.PrimaryKeyConstraint()
+    digest = sha256(missing.name[1].encode()).hexdigest()[:40]
+    return sa.Index(f"{digest}_binlane_versions", *missing.key)
 
 
 def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:

@@ -36,7 +36,10 @@ class MySQLWriter(Writer):
             connection.exec_driver_sql(_delete(keys.table, keys.columns, len(piece)), parameters)
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
-        return f"{verb} WHERE {' AND '.join(map(_same, columns))} LIMIT 1"
+        return f"{verb} WHERE {self.alike(columns)} LIMIT 1"
+
+    def alike(self, columns: Columns) -> str:
+        return " AND ".join(map(_same, columns))
 
 
 def _same(column: KnownColumn) -> str:

@@ -87,9 +87,11 @@ class PostgreSQLWriter(Writer):
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
         # Without a key, ctid identifies a row. tableoid adds the partition of a partitioned table.
-        same = " AND ".join(map(_same, columns))
-        place = f"SELECT tableoid, ctid FROM {table.quoted} WHERE {same} LIMIT 1"
+        place = f"SELECT tableoid, ctid FROM {table.quoted} WHERE {self.alike(columns)} LIMIT 1"
         return f"{verb} WHERE (tableoid, ctid) = ({place})"
+
+    def alike(self, columns: Columns) -> str:
+        return " AND ".join(map(_same, columns))
 
     def _in_pieces(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
         driver: Any = connection.connection.driver_connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import sqlalchemy as sa
 
@@ -131,10 +131,32 @@ class Writer:
         sql = self.one_sql(old.table, f"UPDATE {old.table.quoted} SET {', '.join(sets)}", old.columns)
         return connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0]).rowcount > 0
 
+    def update_current(self, connection: sa.Connection, rows: Rows, key: Columns, end: KnownColumn) -> None:
+        """Set the rows' columns in the version of each key that has no end."""
+        rest = settable(rows.columns, key)
+        sql = _update(rows.table, rest, key, self.placeholder, rows.untold, renewed=rows.renewed)
+        sets = zip(rows.only(rest).by_row(), rows.only(key).compared(), strict=True)
+        given = [row + of_key for row, of_key in sets]
+        connection.exec_driver_sql(f"{sql} AND {end.quoted} IS NULL", given)
+
+    def copy_current(self, connection: sa.Connection, old: Rows, new: Rows, end: KnownColumn) -> None:
+        """As `copy`, of the version without an end."""
+        sql = _copy(old.table, new.columns, old.columns, self.placeholder)
+        given = new.by_row()[0] + old.compared()[0]
+        connection.exec_driver_sql(f"{sql} AND {end.quoted} IS NULL", given)
+
+    def is_current(self, connection: sa.Connection, row: Rows, end: KnownColumn) -> bool:
+        """Return whether a version without an end equals the row."""
+        sql = f"SELECT 1 FROM {row.table.quoted} WHERE {self.alike(row.columns)} AND {end.quoted} IS NULL"
+        return connection.exec_driver_sql(sql, row.compared()[0]).first() is not None
+
+    def alike(self, columns: Columns) -> str:
+        """Return the condition that a row has the columns' values, NULL included."""
+        return " AND ".join(one.same(one.given(self.placeholder), self.equal) for one in columns)
+
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
         """Return `verb` for one row that equals the parameters, for SQLite and DuckDB."""
-        same = " AND ".join(one.same(one.given(self.placeholder), self.equal) for one in columns)
-        place = row_id(table.columns, columns[0].dialect)
+        place, same = row_id(table.columns, columns[0].dialect), self.alike(columns)
         return f"{verb} WHERE {place} = (SELECT {place} FROM {table.quoted} WHERE {same} LIMIT 1)"
 
 
@@ -143,6 +165,33 @@ class SQLiteWriter(Writer):
 
     placeholder: ClassVar[str] = "?"
     equal: ClassVar[str] = "IS"
+
+
+class OfCurrent(NamedTuple):
+    """Statements about the version of a key that has no end."""
+
+    end: str
+    """Set its end."""
+    keep: str
+    """Insert the version again, with an end."""
+    last: str
+    """What to read after SELECT: the time of its last change, and how many versions have no end."""
+
+
+@lru_cache(maxsize=1000)
+def of_current(
+    placeholder: str, table: KnownTable, key: Columns, start: KnownColumn, end: KnownColumn
+) -> OfCurrent:
+    of_key = _equal(key, placeholder)
+    current = f"{of_key} AND {end.quoted} IS NULL"
+    copied = (end, *(one for one in table.columns.values() if one is not end and not one.is_generated))
+    into, values = insert_into(table, copied), names(copied[1:])
+    last = f"max(coalesce({end.quoted}, {start.quoted})), count(*) - count({end.quoted})"
+    return OfCurrent(
+        _update(table, (end,), key, placeholder) + f" AND {end.quoted} IS NULL",
+        f"{into} SELECT {end.given(placeholder)}, {values} FROM {table.quoted} WHERE {current}",
+        f"{last} FROM {table.quoted} WHERE {of_key}",
+    )
 
 
 def names(columns: Columns) -> str:

@@ -1,0 +1,233 @@
+"""Histories: every version of each row, with its period of validity (slowly changing dimension, type 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from handlers.api import Change, Row
+from handlers.rows import check_all_told
+from handlers.sql import folding
+from handlers.sql.fitting import Fitting, Unfit
+from handlers.sql.target.known_tables import KnownTable
+from handlers.sql.writers.writer import Columns, Rows, Writer, of_current
+
+TIME_TYPE = "datetime(3)"
+"""The source type of the columns with times, which are UTC."""
+_AT_ONCE = 100
+"""Keys whose last versions one statement reads."""
+_EPOCH = datetime(1970, 1, 1)
+
+_Key = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Last:
+    """What is known of a key."""
+
+    at: datetime = datetime.min
+    """When its last change was made."""
+    is_current: bool = False
+    """Whether it has a version that is valid now."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Writes versions instead of rows.
+
+    Each insert, update and snapshot opens a version of its key's row at its source time, which ends the
+    version before. A delete only ends it. A version is valid from its start (inclusive) to its end
+    (exclusive, NULL for the current one).
+
+    - A snapshot that equals the current version changes nothing, nor does a delete of a row without one.
+    - A change whose source time is before that of its key's last change counts as made at that time.
+    - A column that an update lacks keeps the value of the version before."""
+
+    start: str
+    end: str
+    fitting: Fitting
+    writer: Writer
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns beside the source's, with their types."""
+        return {self.start: TIME_TYPE, self.end: TIME_TYPE}
+
+    def check(self, key: tuple[str, ...], changes: Sequence[Change]) -> None:
+        """Raise Unfit if the source's table can have no history."""
+        if not key:
+            raise Unfit("the table has no primary key, and a history needs one")
+        names = {name.lower() for name in changes[0].types or changes[0].after or ()}
+        if names & {self.start.lower(), self.end.lower()}:
+            raise Unfit(f"a column of the source has the name of {self.start} or {self.end}: set other names")
+
+    def apply(
+        self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]
+    ) -> None:
+        """Apply the changes of a table, which are in source order. Raises Unfit, and as the fitting."""
+        work = _Work(self, connection, table, key, self._own_columns(table, key, changes), changes)
+        for is_move, piece in folding.pieces(changes, key, table.is_covered_by, moves=False):
+            if is_move and piece[0].op != "update":
+                work.move(piece[0], piece[-1])
+                continue
+            check_all_told(piece[-1:] if is_move else piece)
+            for wave in _waves(piece, key):
+                work.put(wave)
+
+    def _own_columns(self, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> Columns:
+        if table.column(self.start) is None or table.column(self.end) is None:
+            raise Unfit(f"{table.shown} has no columns {self.start} and {self.end}, so it is no history")
+        own = self.fitting.key(table, key, changes)
+        if any(unique <= {one.name for one in own} for unique in table.uniques):
+            raise Unfit(f"{table.shown} has a unique key, so it cannot hold several versions of a row")
+        return own
+
+
+@dataclass
+class _Work:
+    """One batch's versions in one table."""
+
+    of: Versions
+    connection: sa.Connection
+    table: KnownTable
+    key: tuple[str, ...]
+    own: Columns
+    changes: Sequence[Change]
+
+    def __post_init__(self) -> None:
+        self.start, self.end = (self.table.columns[name] for name in (self.of.start, self.of.end))
+        self.sql = of_current(self.of.writer.placeholder, self.table, self.own, self.start, self.end)
+        self.last = {_key(_row(one), self.key): _Last() for one in self.changes}
+        self._read(list(self.last))
+
+    def put(self, wave: dict[_Key, Change]) -> None:
+        """Apply one change of each of these keys."""
+        known = self._known([each for each in wave.items() if each[1].op == "snapshot"])
+        ended: list[tuple[_Key, datetime]] = []
+        replaced: list[tuple[_Key, datetime]] = []
+        new: list[Row] = []
+        whole: list[Row] = []
+        partial: list[Row] = []
+        for key, change in wave.items():
+            last = self.last[key]
+            if key in known or (change.after is None and not last.is_current):
+                continue
+            last.at = max(last.at, _time(change))
+            if change.after is None:
+                ended.append((key, last.at))
+                last.is_current = False
+                continue
+            row = {**change.after, self.of.start: last.at}
+            if not last.is_current:
+                new.append(row)
+            else:
+                replaced.append((key, last.at))
+                (whole if change.is_whole else partial).append(row)
+            last.is_current = True
+        self._at_times(self.sql.end, ended)
+        self._at_times(self.sql.keep, replaced)
+        for block in folding.blocks(new):
+            self.of.writer.insert(self.connection, self._fitted(block))
+        for rows in (whole, partial):
+            for block in folding.blocks(rows):
+                fitted = self._fitted(block)
+                if rows is whole:
+                    fitted = replace(fitted, untold=self._untold(fitted.columns))
+                self.of.writer.update_current(self.connection, fitted, self.own, self.end)
+
+    def move(self, gone: Change, made: Change) -> None:
+        """Open a version with another key. It has the values of the old key's version that the change
+        lacks."""
+        old, new = _key(gone.before or {}, self.key), _key(made.after or {}, self.key)
+        if not self.last[old].is_current:
+            return  # as in replicas: nobody knows the other values
+        at = max(self.last[old].at, self.last[new].at, _time(made))
+        if self.last[new].is_current:
+            self._at_times(self.sql.end, [(new, at)])
+        row = {**(made.after or {}), self.of.start: at}
+        fitted = self._fitted(folding.Block(tuple(row), [[value] for value in row.values()], 1))
+        self.of.writer.copy_current(self.connection, self._keys([old]), fitted, self.end)
+        self._at_times(self.sql.end, [(old, at)])
+        self.last[old], self.last[new] = _Last(at), _Last(at, is_current=True)
+
+    def _read(self, keys: list[_Key]) -> None:
+        """Read when each key's last change was made, and whether it has a current version."""
+        for first in range(0, len(keys), _AT_ONCE):
+            some = keys[first : first + _AT_ONCE]
+            sql = " UNION ALL ".join(f"SELECT {place}, {self.sql.last}" for place in range(len(some)))
+            given = [value for row in self._keys(some).compared() for value in row]
+            for place, at, current in self.connection.exec_driver_sql(sql, tuple(given)):
+                if at is not None:
+                    self.last[some[place]] = _Last(_read_time(at), bool(current))
+
+    def _known(self, snapshots: list[tuple[_Key, Change]]) -> set[_Key]:
+        """Return the keys whose current version equals the row."""
+        found = set()
+        for key, change in snapshots:
+            if self.last[key].is_current:
+                rows = self.of.fitting.row(self.table, change.after, change)
+                if self.of.writer.is_current(self.connection, rows, self.end):
+                    found.add(key)
+        return found
+
+    def _at_times(self, sql: str, keys: list[tuple[_Key, datetime]]) -> None:
+        """Run it with each time and key."""
+        if keys:
+            times = self.end.encode([at for _, at in keys])
+            found = self._keys([key for key, _ in keys]).compared()
+            given = [(at, *key) for at, key in zip(times, found, strict=True)]
+            self.connection.exec_driver_sql(sql, given)
+
+    def _keys(self, keys: Sequence[_Key]) -> Rows:
+        block = folding.Block(self.key, list(zip(*keys, strict=True)), len(keys))
+        return self.of.fitting.rows(self.table, block, self.changes, keyed=True)
+
+    def _fitted(self, block: folding.Block) -> Rows:
+        return self.of.fitting.rows(self.table, block, self.changes, keyed=True)
+
+    def _untold(self, told: Columns) -> Columns:
+        """Return the columns that get their default in a version whose row is whole, as in a new row."""
+        others = (one for one in self.table.columns.values() if one not in (*told, *self.own, self.end))
+        return tuple(one for one in others if one.default)
+
+
+def _waves(changes: Sequence[Change], key: tuple[str, ...]) -> list[dict[_Key, Change]]:
+    """Divide the changes, so that each part has at most one of a key, and a key's are in order."""
+    waves: list[dict[_Key, Change]] = []
+    count: dict[_Key, int] = {}
+    for change in changes:
+        own = _key(_row(change), key)
+        place = count[own] = count.get(own, -1) + 1
+        if place == len(waves):
+            waves.append({})
+        waves[place][own] = change
+    return waves
+
+
+def _row(change: Change) -> Row:
+    return (change.after if change.after is not None else change.before) or {}
+
+
+def _key(row: Row, key: tuple[str, ...]) -> _Key:
+    if any(row.get(column) is None for column in key):
+        raise folding.KeyMissing("a column of its primary key is missing or NULL")
+    found = tuple(row[column] for column in key)
+    try:
+        hash(found)
+    except TypeError:
+        raise folding.KeyMissing("a column of its primary key is a list or an object") from None
+    return found
+
+
+def _time(change: Change) -> datetime:
+    return _EPOCH + timedelta(milliseconds=change.source_time_ms)
+
+
+def _read_time(found: Any) -> datetime:
+    """Return what a driver has read. SQLite has texts."""
+    time = found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
+    return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,307 @@
+"""Histories: versions of rows in each target, and what statements and repeated changes do to them."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sql_lab import SqlLab, orders
+
+from handlers import Rejected
+from handlers.sql.options import SqlOptions
+
+TYPES = {"id": "int", "name": "varchar(20)", "qty": "int"}
+START, END = "__START_AT", "__END_AT"
+
+
+def row(id_: int, name: str | None = "a", qty: int | None = 1) -> dict[str, Any]:
+    return {"id": id_, "name": name, "qty": qty}
+
+
+def at(second: int, **change: Any) -> dict[str, Any]:
+    return {**change, "source_time_ms": second * 1000}
+
+
+def insert(second: int, after: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return at(second, op="insert", after=after, **more)
+
+
+def update(second: int, before: dict[str, Any], after: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return at(second, op="update", before=before, after=after, lacks=frozenset(), **more)
+
+
+def delete(second: int, before: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return at(second, op="delete", before=before, after=None, **more)
+
+
+def seconds(found: Any) -> int | None:
+    if found is None:
+        return None
+    time = found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
+    return (time.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(seconds=1)
+
+
+def versions(sql: SqlLab, *names: str, start: str = START, end: str = END) -> list[tuple[Any, ...]]:
+    """(id, columns, start, end) in the order of time."""
+    found = [
+        (each["id"], *(each[name] for name in names or ("name",)), seconds(each[start]), seconds(each[end]))
+        for each in sql.rows()
+    ]
+    return sorted(found, key=lambda each: (each[0], each[-2], each[-1] or 1e9, str(each)))
+
+
+def test_each_change_opens_a_version_and_a_delete_ends_the_last(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(
+            orders(
+                insert(10, row(1, "a")),
+                insert(11, row(2, "x")),
+                update(20, row(1, "a"), row(1, "b")),
+                delete(30, row(2, "x")),
+                update(40, row(1, "b"), row(1, "c", None)),
+                types=TYPES,
+            )
+        )
+        assert versions(sql) == [
+            (1, "a", 10, 20),
+            (1, "b", 20, 40),
+            (1, "c", 40, None),
+            (2, "x", 11, 30),
+        ]
+        handler.handle(
+            orders(insert(50, row(2, "y")), delete(60, row(1, "c")), types=TYPES, offset=5),
+        )
+    assert versions(sql) == [
+        (1, "a", 10, 20),
+        (1, "b", 20, 40),
+        (1, "c", 40, 60),
+        (2, "x", 11, 30),
+        (2, "y", 50, None),
+    ]
+    assert [each["qty"] for each in sql.rows() if each["name"] == "c"] == [None]
+
+
+def test_milliseconds_and_own_names_are_kept(sql: SqlLab) -> None:
+    with sql.handler(mode="history", start_column="valid_from", end_column="valid_to") as handler:
+        first = {**insert(1, row(1)), "source_time_ms": 1_763_000_000_123}
+        handler.handle(orders(first, types=TYPES))
+    [found] = sql.rows()
+    assert str(found["valid_from"]).startswith("2025-11-13 02:13:20.123")
+    assert found["valid_to"] is None
+
+
+def test_repeated_changes_and_equal_snapshots_add_nothing(sql: SqlLab) -> None:
+    changes = [insert(10, row(1)), update(20, row(1), row(1, "b")), insert(20, row(2, None, None))]
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(*changes, types=TYPES))
+        handler.handle(orders(*changes, types=TYPES))
+    once = versions(sql)
+    assert once == [(1, "a", 10, 20), (1, "b", 20, None), (2, None, 20, None)]
+    with sql.handler(mode="history") as handler:  # another process
+        handler.handle(orders(*changes, types=TYPES))
+        again = [at(30, op="snapshot", after=each) for each in (row(1, "b"), row(2, None, None), row(3))]
+        handler.handle(orders(*again, types=TYPES, offset=3))
+        assert versions(sql) == [*once, (3, "a", 30, None)]
+        handler.handle(orders(at(40, op="snapshot", after=row(1, "other")), types=TYPES, offset=6))
+    assert versions(sql)[:3] == [(1, "a", 10, 20), (1, "b", 20, 40), (1, "other", 40, None)]
+
+
+def test_a_late_change_counts_as_made_with_the_last_one(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(50, row(1, "a")), update(40, row(1, "a"), row(1, "b")), types=TYPES))
+        assert versions(sql) == [(1, "a", 50, 50), (1, "b", 50, None)]
+        handler.handle(orders(delete(45, row(1, "b")), types=TYPES, offset=2))
+        handler.handle(orders(insert(10, row(1, "c")), types=TYPES, offset=3))
+    assert versions(sql) == [(1, "a", 50, 50), (1, "b", 50, 50), (1, "c", 50, None)]
+
+
+def test_a_delete_of_a_row_that_is_not_there_changes_nothing(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1)), delete(20, row(9)), types=TYPES))
+        handler.handle(orders(delete(30, row(1)), delete(40, row(1)), types=TYPES, offset=2))
+    assert versions(sql) == [(1, "a", 10, 30)]
+
+
+def test_a_column_that_an_update_lacks_keeps_its_value(sql: SqlLab) -> None:
+    partial = {"lacks": frozenset({"name"})}
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1, "kept", 1)), types=TYPES))
+        changes = [{**update(20 + n, {"id": 1}, {"id": 1, "qty": n}), **partial} for n in (2, 3)]
+        handler.handle(orders(*changes, types=TYPES, offset=1))
+    assert versions(sql, "name", "qty") == [
+        (1, "kept", 1, 10, 22),
+        (1, "kept", 2, 22, 23),
+        (1, "kept", 3, 23, None),
+    ]
+
+
+def test_a_key_that_changes_ends_one_row_and_opens_another(sql: SqlLab) -> None:
+    moved = {"moves_key": True, "offset": 1}
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1, "a", 5)), types=TYPES))
+        handler.handle(
+            orders(
+                delete(20, row(1, "a", 5), index=0, **moved),
+                insert(20, {"id": 2, "name": "b"}, index=1, lacks=frozenset({"qty"}), **moved),
+                types=TYPES,
+                offset=1,
+            )
+        )
+        assert versions(sql, "name", "qty") == [(1, "a", 5, 10, 20), (2, "b", 5, 20, None)]
+        moved = {"moves_key": True, "offset": 2}
+        handler.handle(
+            orders(
+                delete(15, row(2, "b", 5), index=0, **moved),
+                insert(15, row(1, "c", 6), index=1, **moved),
+                types=TYPES,
+                offset=2,
+            )
+        )
+    assert versions(sql, "name", "qty") == [
+        (1, "a", 5, 10, 20),
+        (1, "c", 6, 20, None),
+        (2, "b", 5, 20, 20),
+    ]
+
+
+def test_a_truncate_and_a_dropped_table_end_all_versions(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(
+            orders(
+                insert(10, row(1)), insert(50, row(2)), delete(60, row(2)), insert(90, row(3)), types=TYPES
+            )
+        )
+        handler.handle(orders(at(70, op="truncate", sql="TRUNCATE TABLE orders"), offset=4))
+        ended = [(1, "a", 10, 70), (2, "a", 50, 60), (3, "a", 90, 90)]
+        assert versions(sql) == ended
+        handler.handle(orders(insert(80, row(1, "new")), types=TYPES, offset=5))
+        handler.handle(orders(at(100, op="ddl", sql="DROP TABLE orders"), offset=6))
+    assert versions(sql) == sorted([*ended, (1, "new", 80, 100)])
+
+
+def test_statements_about_columns_are_followed_in_all_versions(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+
+        def state(second: int, statement: str, offset: int) -> None:
+            handler.handle(orders(at(second, op="ddl", sql=statement), offset=offset))
+
+        handler.handle(orders(insert(10, row(1)), update(20, row(1), row(1, "b")), types=TYPES))
+        state(30, "ALTER TABLE orders ADD COLUMN note varchar(10)", 2)
+        state(31, "ALTER TABLE orders CHANGE qty amount bigint", 3)
+        new = {"id": "int", "name": "varchar(20)", "amount": "bigint", "note": "varchar(10)"}
+        noted = {"id": 1, "name": "b", "amount": 2**40, "note": "n"}
+        handler.handle(orders(update(40, noted, noted), types=new, offset=4))
+        assert versions(sql, "name", "amount", "note") == [
+            (1, "a", 1, None, 10, 20),
+            (1, "b", 1, None, 20, 40),
+            (1, "b", 2**40, "n", 40, None),
+        ]
+        state(50, "ALTER TABLE orders DROP COLUMN note, DROP PRIMARY KEY, ADD PRIMARY KEY (id, name)", 5)
+        del new["note"], noted["note"]
+        batch = orders(update(60, noted, noted), types=new, offset=6, key=("id", "name"))
+        handler.handle(batch)
+        state(70, "ALTER TABLE orders RENAME TO items", 7)
+    found = [(each["note"], seconds(each[START]), seconds(each[END])) for each in sql.rows("shop.items")]
+    assert sorted(found, key=lambda each: each[1])[2:] == [("n", 40, 60), (None, 60, None)]
+
+
+def test_a_statement_that_creates_a_table_leaves_that_to_its_first_row(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        create = "CREATE TABLE orders (id int PRIMARY KEY, name varchar(20), qty int)"
+        handler.handle(orders(at(1, op="ddl", sql=create)))
+        assert not sql.has("shop.orders")
+        handler.handle(orders(insert(10, row(1)), update(20, row(1), row(1)), types=TYPES, offset=1))
+    assert versions(sql) == [(1, "a", 10, 20), (1, "a", 20, None)]
+
+
+def test_keys_of_several_columns_and_of_texts_find_their_versions(sql: SqlLab) -> None:
+    types = {"id": "int", "name": "varchar(20)", "qty": "int"}
+    with sql.handler(mode="history") as handler:
+        rows = [row(1, "A"), row(1, "a"), row(1, "a ")]
+        handler.handle(
+            orders(*(insert(10, each) for each in rows), types=types, key=("id", "name")),
+        )
+        handler.handle(
+            orders(update(20, rows[1], {**rows[1], "qty": 7}), types=types, key=("id", "name"), offset=3)
+        )
+    assert versions(sql, "name", "qty") == sorted(
+        [(1, "A", 1, 10, None), (1, "a", 1, 10, 20), (1, "a ", 1, 10, None), (1, "a", 7, 20, None)],
+        key=lambda each: (each[0], each[-2], each[-1] or 1e9, str(each)),
+    )
+
+
+def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        with pytest.raises(Rejected, match="the table has no primary key, and a history needs one"):
+            handler.handle(orders(insert(1, row(1)), types=TYPES, key=None))
+        named = {**row(1), "__start_at": 1}
+        with pytest.raises(Rejected, match="a column of the source has the name of __START_AT or __END_AT"):
+            handler.handle(orders(insert(1, named), types={**TYPES, "__start_at": "int"}, offset=1))
+    with sql.handler() as handler:
+        handler.handle(orders(row(1), types=TYPES, table="crm.orders"))
+    with (
+        sql.handler(mode="history", worker="other") as handler,
+        pytest.raises(Rejected, match="has no columns __START_AT and __END_AT, so it is no history"),
+    ):
+        handler.handle(orders(insert(1, row(1)), types=TYPES, table="crm.orders", offset=2))
+    times = "__START_AT timestamp NULL, __END_AT timestamp NULL"
+    if sql.dialect in ("postgresql", "duckdb"):
+        times = times.replace("__START_AT", '"__START_AT"').replace("__END_AT", '"__END_AT"')
+    sql.make("crm.kept", f"id int PRIMARY KEY, name varchar(20), qty int, {times}")
+    with (
+        sql.handler(mode="history") as handler,
+        pytest.raises(Rejected, match="has a unique key, so it cannot hold several versions of a row"),
+    ):
+        handler.handle(orders(insert(1, row(1)), types=TYPES, table="crm.kept", offset=3))
+
+
+def test_any_batches_give_the_same_versions(sql: SqlLab) -> None:
+    """Beside a model that applies one change after the other."""
+    pick = random.Random(3)
+    rows: dict[int, dict[str, Any]] = {}
+    expected: list[list[Any]] = []
+    current: dict[int, list[Any]] = {}
+    last: dict[int, int] = {}
+    changes: list[dict[str, Any]] = []
+    for number in range(400):
+        id_, second = pick.randrange(12), 100 + number // 3 - pick.choice((0, 0, 0, 5))
+        after = row(id_, pick.choice("abc"), pick.randrange(3))
+        known = rows.get(id_)
+        op = pick.choice(("insert", "update", "partial", "delete", "snapshot"))
+        if op == "delete":
+            changes.append(delete(second, after))
+        elif op == "partial":
+            part = {"id": id_, "qty": after["qty"]}
+            change = update(second, part, part)
+            changes.append({**change, "lacks": frozenset({"name"})})
+            after["name"] = known["name"] if known else None
+        elif op == "update":
+            changes.append(update(second, known or after, after))
+        else:
+            changes.append(at(second, op=op, after=after))
+        if (op == "delete" and known is None) or (op == "snapshot" and known == after):
+            continue
+        last[id_] = second = max(last.get(id_, 0), second)
+        if known is not None:
+            current[id_][-1] = second
+        if op == "delete":
+            del rows[id_]
+        else:
+            rows[id_] = after
+            current[id_] = [id_, after["name"], after["qty"], second, None]
+            expected.append(current[id_])
+    with sql.handler(mode="history") as handler:
+        offset = 0
+        while offset < len(changes):
+            size = pick.choice((1, 7, 60))
+            handler.handle(orders(*changes[offset : offset + size], types=TYPES, offset=offset))
+            offset += size
+    order = sorted(map(tuple, expected), key=lambda each: (each[0], each[-2], each[-1] or 1e9, str(each)))
+    assert versions(sql, "name", "qty") == order
+
+
+def test_columns_of_versions_need_two_names() -> None:
+    with pytest.raises(ValueError, match="start_column and end_column need two names"):
+        SqlOptions(url="sqlite:///x", mode="history", start_column="at", end_column="AT")
