@@ -85,12 +85,16 @@ def _literal(type_text: str, type_: MySQLType, default: Default) -> Any:
         text = raw.decode("latin-1" if type_.name in BYTES else "utf-8")
     elif type_.name in BYTES:
         text = text.encode().decode("latin-1")
-    if type_.name == "enum":
-        return text
+    if type_.name in ("char", "enum"):
+        return text.rstrip(" ")
     if type_.name == "set":
         return set_in_order(filter(None, text.split(",")), type_.labels)
     converter = converter_of(type_text)
-    return text if converter is None else converter.read(text)
+    value: Any = text if converter is None else converter.read(text)
+    is_zero = default.kind == "text" and text in ("0", "00")
+    if type_.name == "year" and (is_zero or 0 < value < 100):  # 1970 to 2069
+        value += 2000 if value < 70 else 1900
+    return value
 
 
 def set_in_order(labels: Iterable[str], order: Iterable[str]) -> tuple[str, ...]:

@@ -257,7 +257,7 @@ def fill(
     for column in columns:
         value = default_value(column, target.time_ms)
         default = column.default
-        if value is None and default is not None and default.kind not in ("null", "text", "number"):
+        if value is None and default is not None and default.kind != "null":
             log.warning("ddl_default_not_known", table=str(ref), column=column.name, default=default.text)
         if value is not None or column in taken:
             kept = None if value is None else column_type(column.type).convert(value)

@@ -119,9 +119,7 @@ class Altering:
             override = self.overrides.get(column.name.lower())
             kind = column_type(column.type) if override is None else fitting(override)
             [self._values[name]] = array_of([value], kind).cast(self._type_of(column))
-        elif (
-            column.numbered or column.generated or getattr(column.default, "kind", "") == "expression"
-        ) and self.commit.files():
+        elif (column.numbered or column.generated or _is_unknown(column)) and self.commit.files():
             raise ValueError(f"only the source knows the values of {column.name} in rows that exist")
 
     def _drop(self, own: str) -> None:
@@ -177,6 +175,13 @@ class Altering:
             value = self._values.get(own.name)
             columns.append(kept if value is None else pc.if_else(is_current, value.cast(wanted.type), kept))
         return pa.table(columns, schema=schema)
+
+
+def _is_unknown(column: ddl.Column) -> bool:
+    """Whether a default without a value here has one in the source. Zero dates are null."""
+    default, has_zeros = column.default, column.type.startswith(("date", "timestamp"))
+    is_null = default is None or default.kind == "null" or (has_zeros and not default.text.strip("0-: ."))
+    return not is_null
 
 
 def _can_promote(old: pa.DataType, new: pa.DataType) -> bool:

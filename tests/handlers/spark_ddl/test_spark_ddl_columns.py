@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from spark_ddl_lab import IN_ONE_LIFE, DDLLake
+from structlog.testing import capture_logs
 
 from handlers.mysql.ddl.rules import DDLRules
 
@@ -37,6 +38,13 @@ NEW_COLUMNS: list[tuple[str, Any]] = [
     ("bit(1) DEFAULT b'1'", 1),
     ("time DEFAULT '-838:59:59'", "-838:59:59"),
     ("time(2) NOT NULL", "00:00:00.00"),
+    ("time DEFAULT '10:00'", None),
+    ("int DEFAULT 1.55", None),
+    ("year DEFAULT 5", 2005),
+    ("year DEFAULT '70'", 1970),
+    ("year DEFAULT '0'", 2000),
+    ("year DEFAULT 0", 0),
+    ("char(9) DEFAULT ' a '", " a"),
     ("datetime DEFAULT now()", datetime(2025, 6, 15, 15, 6, 40)),
     ("timestamp(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)),
     ("bigint AS (n + n - (-1))", 2 * (2**31 - 1) + 1),
@@ -50,7 +58,10 @@ NEW_COLUMNS: list[tuple[str, Any]] = [
 def test_a_new_column_holds_what_the_source_gave_to_its_rows(lake: DDLLake, mortal: bool) -> None:
     lake.put("t", "id int; n int; total decimal(12,2)", "1, 2147483647, 9999999999.99")
     clauses = ", ".join(f"ADD COLUMN c{at} {definition}" for at, (definition, _) in enumerate(NEW_COLUMNS))
-    lake.follow(f"ALTER TABLE t {clauses}", mortal=mortal)
+    with capture_logs() as logs:
+        lake.follow(f"ALTER TABLE t {clauses}", mortal=mortal)
+    told = {each["default"] for each in logs if each["event"] == "ddl_default_not_known"}
+    assert told == {"0000-00-00", "uuid()", "10:00", "1.55"}
     arrow = lake.session.sql(f"SELECT * FROM {lake.sql_of('t')}").toArrow().to_pylist()
     found = [arrow[0][f"c{at}"] for at in range(len(NEW_COLUMNS))]
     assert found == [value for _, value in NEW_COLUMNS]

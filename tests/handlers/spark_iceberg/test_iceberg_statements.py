@@ -126,7 +126,14 @@ def test_rows_widen_columns_without_a_statement(lake: IcebergLake) -> None:
 
 
 @pytest.mark.parametrize(
-    "clause", ["n int NOT NULL AUTO_INCREMENT UNIQUE", "n int AS (id + 1)", "n varchar(36) DEFAULT (uuid())"]
+    "clause",
+    [
+        "n int NOT NULL AUTO_INCREMENT UNIQUE",
+        "n int AS (id + 1)",
+        "n varchar(36) DEFAULT (uuid())",
+        "n int DEFAULT 1.55",
+        "n time DEFAULT '0'",
+    ],
 )
 def test_a_column_whose_values_only_the_source_knows_is_refused_if_there_are_rows(
     lake: IcebergLake, clause: str
@@ -139,6 +146,12 @@ def test_a_column_whose_values_only_the_source_knows_is_refused_if_there_are_row
     lake.merge()
     with pytest.raises(Rejected, match="only the source knows the values of m in rows that exist"):
         _ddl(lake, 5, f"ALTER TABLE orders ADD COLUMN {clause.replace('n ', 'm ', 1)}")
+
+
+def test_a_zero_date_of_a_new_column_is_null(lake: IcebergLake) -> None:
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    _ddl(lake, 2, "ALTER TABLE orders ADD COLUMN at datetime NOT NULL DEFAULT '0000-00-00 00:00:00'")
+    assert lake.rows() == [{"id": 1, "name": "a", "at": None}]
 
 
 @pytest.mark.parametrize("partition", ["name", "truncate(1, name)"])
