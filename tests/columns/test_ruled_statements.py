@@ -159,9 +159,10 @@ def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
 )
 def test_the_bounds_of_a_partition_are_values(bounds: str) -> None:
     rules = [{"match": f"shop.{name}", "columns": {"exclude": ["ssn"]}} for name in ("users", "old")]
-    converted = "ALTER TABLE `shop`.`users` CONVERT TABLE old TO PARTITION p"
-    [change] = ruled(configured(*rules).tables[0], [statement(f"{converted} {bounds}")])
-    assert change.sql == converted
+    converted = "CONVERT TABLE old TO PARTITION p"
+    told = statement(f"ALTER TABLE users {converted} {bounds}")
+    [change] = ruled(configured(*rules).tables[0], [told])
+    assert change.sql == f"ALTER TABLE `shop`.`users` {converted}"
 
 
 def test_a_statement_may_spell_a_hidden_column_as_a_turkish_program_does() -> None:
