@@ -154,6 +154,17 @@ def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
         left_of("ALTER TABLE Shop.Users RENAME COLUMN ssn TO x")
 
 
+@pytest.mark.parametrize(
+    "bounds", ["VALUES IN ('secret')", "values/* */less than ('secret') WITH VALIDATION"]
+)
+def test_the_bounds_of_a_partition_are_values(bounds: str) -> None:
+    rules = [{"match": f"shop.{name}", "columns": {"exclude": ["ssn"]}} for name in ("users", "old")]
+    converted = "CONVERT TABLE old TO PARTITION p"
+    told = statement(f"ALTER TABLE users {converted} {bounds}")
+    [change] = ruled(configured(*rules).tables[0], [told])
+    assert change.sql == f"ALTER TABLE `shop`.`users` {converted}"
+
+
 def test_a_statement_may_spell_a_hidden_column_as_a_turkish_program_does() -> None:
     """MySQL and MariaDB take its capital i with a dot for an i: Python does not."""
     rules = {"columns": {"exclude": ["kimlik"], "mask": {"isim": "redact"}}}

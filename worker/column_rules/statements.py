@@ -260,8 +260,8 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
             yield from _renamed(operation, plans)
         case ddl.ChangeKey(columns=columns):
             yield replace(operation, columns=plans.key(columns))
-        case _:  # partitions
-            yield operation
+        case ddl.LoseRows(clause=clause):  # without the bounds of a partition, which are values
+            yield replace(operation, clause=re.split(" VALUES ", clause, flags=re.IGNORECASE)[0])
 
 
 def _why_renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> str:
