@@ -19,10 +19,11 @@ from handlers.testing import Calling
 from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.commands.sampling.sample import default_topic
-from worker.configuration import Configuration, load
+from worker.configuration import Configuration, TableRule, load
 from worker.configuration.formats import formats_of
 from worker.dead_letters.record import DeadLetter, headers_of, read_letter
 from worker.fetching.routing import Router
+from worker.formats.decoding import learn
 from worker.formats.interface import SeparateDDL
 from worker.formats.sample import read_samples
 from worker.lanes.lanes import Lanes
@@ -40,13 +41,11 @@ _SEND: Any = Message
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of the records."""
+    """What became of the records. `halted`: table -> error. `handlers`: by name; they are closed."""
 
     letters: list[DeadLetter]
     halted: dict[str, str]
-    """Table -> error."""
     handlers: dict[str, Handler]
-    """The handlers by name. They are closed."""
 
 
 def play(
@@ -64,12 +63,7 @@ def play(
 
     Raises what would stop the worker, ConfigurationError, SampleError, and TimeoutError after `seconds`."""
     configuration, path = load(Path(config)), Path(config)
-    soon = [rule.retry.model_copy(update={"initial_delay": 0.0}) for rule in configuration.tables]
-    tables = [
-        rule.model_copy(update={"retry": retry})
-        for rule, retry in zip(configuration.tables, soon, strict=True)
-    ]
-    configuration = configuration.model_copy(update={"tables": tables})
+    configuration = configuration.model_copy(update={"tables": [*map(_soon, configuration.tables)]})
     if folder is not None:
         configuration.read_from(Path(folder) / path.name, configuration.secrets, configuration.hidden)
     lanes, errors, clock = Lanes(configuration.lanes, time.monotonic), list[BaseException](), time.monotonic
@@ -79,8 +73,8 @@ def play(
             bound.objects = (Calling((instead or {})[bound.name]),)
     book, action = TableBook(configuration, handlers.of), configuration.on_undecodable
     kept: Any = letters if configuration.dead_letter is not None else None
-    rules = FailureRules(on_undecodable=action, dead_letters=kept)
-    shared: Any = {"rules": rules, "clock": clock, "random": random.random, "fail": errors.append}
+    shared: Any = {"clock": clock, "random": random.random, "fail": errors.append}
+    shared["rules"] = FailureRules(on_undecodable=action, dead_letters=kept)
     processors = [Processor(number, lanes, metrics, **shared) for number in range(len(lanes.lanes))]
     end = clock() + seconds
 
@@ -106,9 +100,14 @@ def play(
         handlers.close()
     for error in errors:
         raise error
-    errors_of = {unit.table.label: str(unit.error) for unit in book.all()}
-    halted = {table: errors_of[table] for table in lanes.seen.halted()}
-    return Played(letters.written, halted, {bound.name: bound.of(0) for bound in handlers.bound()})
+    halted = lanes.seen.halted()
+    reasons = {unit.table.label: str(unit.error) for unit in book.all() if unit.table.label in halted}
+    return Played(letters.written, reasons, {bound.name: bound.of(0) for bound in handlers.bound()})
+
+
+def _soon(rule: TableRule) -> TableRule:
+    """Return the rule without delays between attempts."""
+    return rule.model_copy(update={"retry": rule.retry.model_copy(update={"initial_delay": 0.0})})
 
 
 def _polls(configuration: Configuration, router: Router, file: Path) -> Iterator[Delivery]:
@@ -122,10 +121,10 @@ def _polls(configuration: Configuration, router: Router, file: Path) -> Iterator
             _SEND(*place, one.offset(), one.key(), one.value(), one.headers(), None, one.timestamp())
             for one in run
         ]
-        for record in records if isinstance(format_, SeparateDDL) and has_ddl(place.topic) else ():
-            cast(SeparateDDL, format_).learn(record)
-        start = Start("earliest", (), "initial", "played")
-        assignment = assignments.setdefault(place, Assignment(place, 1, start, format_))
+        for record in records if has_ddl(place.topic) else ():
+            learn(cast(SeparateDDL, format_), record)
+        new = Assignment(place, 1, Start("earliest", (), "initial", "played"), format_)
+        assignment = assignments.setdefault(place, new)
         delivery = Delivery()
         router.route(assignment, records, delivery)
         yield from delivery.pieces(configuration.lanes.max_records, configuration.lanes.max_bytes)
