@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -106,6 +106,16 @@ def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Ite
         opened.close()
     if told:
         raise told[0]
+
+
+class Calling(Handler):
+    """Passes its batches to a function."""
+
+    def __init__(self, call: Callable[[Batch], Any]) -> None:
+        self._call = call
+
+    def handle(self, batch: Batch) -> None:
+        return self._call(batch)  # type: ignore[no-any-return]
 
 
 def _complete(update: dict[str, Any], types: Mapping[str, str] | None) -> None:

@@ -86,17 +86,22 @@ def test_opened_opens_and_closes(tmp_path: Path) -> None:
 
 
 def test_the_handler_and_the_test_of_the_documentation_work(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", DOCUMENTATION.read_text(encoding="utf-8"), re.DOTALL)
+    page = DOCUMENTATION.read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "mirror.py").write_text(blocks[0])
-    (tmp_path / "test_mirror.py").write_text(blocks[1])
+    (tmp_path / "test_played.py").write_text(blocks[1])
+    (tmp_path / "test_mirror.py").write_text(blocks[2])
+    for name, language in (("mirror.yaml", "yaml"), ("orders.jsonl", "json")):
+        (tmp_path / name).write_text(re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)[0])
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["binlane.pytest_plugin"]\n')
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_mirror.py"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_mirror.py", "test_played.py"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_what_a_thread_of_the_handler_tells_is_raised_when_the_block_is_left(tmp_path: Path) -> None:

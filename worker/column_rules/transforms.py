@@ -108,10 +108,9 @@ class Transform:
             raise
         except Exception as error:
             raise RuntimeError(f"{self._name}: {type(error).__name__}: {error}") from error
-        for one in made:
-            if not isinstance(one, Change):
-                told = f"returned {type(one).__name__}, and not a Change or a list ([] leaves the change out)"
-                raise Rejected(f"{self._name} {told}", at=at)
+        if wrong := [type(one).__name__ for one in made if not isinstance(one, Change)]:
+            told = f"returned {wrong[0]}, and not a Change or a list ([] leaves the change out)"
+            raise Rejected(f"{self._name} {told}", at=at)
         return made
 
     def _shown(self, change: Change) -> Change:

@@ -1,1 +1,1 @@
-"""`binlane check --sample`: show how the records of a file are handled."""
+"""The records of a file: shown as they are handled (`binlane check --sample`), or handled in a test."""
