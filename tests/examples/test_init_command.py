@@ -50,6 +50,7 @@ def topic_of(broker: Broker, name: str, *values: bytes) -> str:
         ("example.dts", "dts", TABLES),
         ("example-schemas.shop.orders", "debezium", ["shop.orders"]),
         ("example-flat.shop.orders", "debezium", ["shop.orders"]),
+        (r"^example-schemas\.(crm|shop)\.", "debezium", TABLES),
         ("example.json", "json", ["example.json"]),
     ],
 )
@@ -131,6 +132,14 @@ def test_what_cannot_be_read_is_told_without_its_values(
     assert what in answer.output
     assert "hunter" not in answer.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_own_json_of_several_topics_is_refused(played: Broker, tmp_path: Path) -> None:
+    for name in ("several.a", "several.b"):
+        topic_of(played, name, b'{"id": 1}')
+    answer = init(played, tmp_path / "first.yaml", r"^several\.")
+    assert answer.return_value == 1
+    assert "JSON of several topics: choose one of several.a, several.b" in answer.output
 
 
 def test_a_topic_that_is_not_there_is_told_with_those_that_are(played: Broker, tmp_path: Path) -> None:

@@ -85,7 +85,9 @@ def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file. It must not exist.")],
     *,
     kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Kafka's bootstrap servers.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Its first records are read. No group is joined.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="A name, or an expression: ^cdc. Its first records are read.")
+    ] = None,
     handler: Annotated[str | None, typer.Option(help="The target: sql, spark, redis, log ...")] = None,
     url: Annotated[str | None, typer.Option(help="The target's URL. Default: one on this machine.")] = None,
     properties: Annotated[

@@ -82,7 +82,11 @@ def _own_json(records: Sequence[Record], topic: str) -> Guess:
         rows.append(row)
     if not rows:
         raise GuessError(f"topic {topic}: its first records have no values")
-    database, _, table = topic.rpartition(".")
+    if len(topics := {record.topic() for record in records}) > 1:
+        raise GuessError(
+            f"topic {topic}: JSON of several topics: choose one of {', '.join(sorted(topics)[:20])}"
+        )
+    database, _, table = topics.pop().rpartition(".")
     after = "."
     nested = Counter(name for row in rows for name, value in row.items() if isinstance(value, dict))
     if not all("id" in row for row in rows) and (most := nested.most_common(1)) and most[0][1] == len(rows):
