@@ -53,7 +53,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 @pytest.mark.soak
 def test_the_walk_of_the_page(terminal: Terminal) -> None:
-    _, broker, sample, play, run, look, query = [[*map(_typed, lines)] for lines in TYPED]
+    _, broker, quick, sample, play, run, look, query = [[*map(_typed, lines)] for lines in TYPED]
     activate, folder = broker[0], terminal.folder
     terminal.leave_running(*broker)
     for name, text in (("trips.jsonl", RECORDS), ("trips.yaml", CONFIGURATION)):
@@ -64,6 +64,7 @@ def test_the_walk_of_the_page(terminal: Terminal) -> None:
         )  # the default, where it may be taken
     terminal.type(activate, *sample)
     eventually(lambda: _sent(terminal, activate, play), within=60, what="the broker takes the records")
+    walk_quickly(terminal, activate, quick)
     [check] = re.findall(r"`(binlane check \S+ --connect)`", PAGE.read_text())
     assert "topic fleet.trips: reached" in terminal.type(activate, check)
 
@@ -81,6 +82,27 @@ def test_the_walk_of_the_page(terminal: Terminal) -> None:
     )
     assert "fleet.trips" in terminal.type(activate, tables)
     assert terminal.control_c() == 0
+
+
+def walk_quickly(terminal: Terminal, activate: str, quick: list[str]) -> None:
+    """From a topic that nobody has described to rows in SQLite."""
+    play, init, run = quick
+    assert "29 records sent to example.canal" in terminal.type(activate, play)
+    assert "format canal, which reads 29 of 29 records" in terminal.type(activate, init)
+    with (terminal.folder / "shop.yaml").open("a") as file:
+        file.write("http: null\n")  # 8080 is that of the worker below
+    terminal.leave_running(activate, run)
+    (terminal.folder / "rows.py").write_text(shown("python", "import sqlite3"))
+    rows, expected = [activate, "python rows.py"], shown("text", "(1000")
+    eventually(lambda: _typed_in_time(terminal, rows).strip() == expected.strip(), within=60, what="rows")
+    assert terminal.control_c() == 0
+
+
+def _typed_in_time(terminal: Terminal, lines: list[str]) -> str:
+    try:
+        return terminal.type(*lines)
+    except AssertionError:
+        return ""
 
 
 def _typed(line: str) -> str:

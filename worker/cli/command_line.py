@@ -81,6 +81,26 @@ def schema() -> int | None:
 
 
 @app.command()
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file. It must not exist.")],
+    *,
+    kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Kafka's bootstrap servers.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="A name, or an expression: ^cdc. Its first records are read.")
+    ] = None,
+    handler: Annotated[str | None, typer.Option(help="The target: sql, spark, redis, log ...")] = None,
+    url: Annotated[str | None, typer.Option(help="The target's URL. Default: one on this machine.")] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="Of the Kafka client, for TLS and SASL."),
+    ] = None,
+) -> int | None:
+    """Write a first configuration from a topic's records. Asks for what is missing."""
+    given = {"kafka": kafka, "topic": topic, "handler": handler}
+    return call("init:init", file, url=url, properties=properties or (), **given)
+
+
+@app.command()
 def demo(
     directory: Annotated[
         Path | None, typer.Option(help="A new or empty folder for all output. Default: a temporary folder.")

@@ -45,11 +45,10 @@ def compiled(  # noqa: PLR0911 - one return for each kind
             return lambda row: next((found for one in values if (found := one(row)) is not None), None)
         case "Case":
             return _case(tree, own, condition)
-        case kind if kind in _FUNCTIONS:
-            function = _FUNCTIONS[kind](tree)
-            parts = [one for name in ("this", "expression") if (one := tree.args.get(name)) is not None]
-            return _strict(function, *(compiled(one, own, condition) for one in parts))
-    return condition(tree, own)
+    if (function := _function_of(tree)) is None:
+        return condition(tree, own)
+    parts = [one for name in ("this", "expression") if (one := tree.args.get(name)) is not None]
+    return _strict(function, *(compiled(one, own, condition) for one in parts))
 
 
 def literal(tree: Any) -> Any:
@@ -129,39 +128,29 @@ def _cased(change: Callable[[str], str], value: Any) -> str:
     raise FilterFault(f"filter: LOWER and UPPER need text, not {type(value).__name__}")
 
 
-def _calculation(operation: Callable[..., Decimal]) -> Callable[[Any], Callable[..., Any]]:
-    return lambda _tree: partial(_calculated, operation)
-
-
-def _casting(tree: Any) -> Callable[[Any], Any]:
-    to = cast_in(tree)
-    assert to is not None  # it was checked
-    return partial(cast, to)
-
-
-def _rounding(tree: Any) -> Callable[[Any], Any]:
-    unit = Decimal(1).scaleb(-int(str(tree.args.get("decimals") or 0)))
-    return partial(_calculated, lambda value: value.quantize(unit, ROUND_HALF_UP, _WIDE))
-
-
-def _joining(tree: Any) -> Callable[[Any, Any], str]:
-    text = _casting(tree)
-    return lambda one, other: text(one) + text(other)
-
-
-_FUNCTIONS: Mapping[str, Callable[[Any], Callable[..., Any]]] = {
-    "Paren": lambda _tree: lambda value: value,
-    "Add": _calculation(_EXACT.add),
-    "Sub": _calculation(_EXACT.subtract),
-    "Mul": _calculation(_EXACT.multiply),
-    "Div": _calculation(_divide),
-    "Neg": _calculation(_EXACT.minus),
-    "Abs": _calculation(_EXACT.abs),
-    "Round": _rounding,
-    "Date": _casting,
-    "Cast": _casting,
-    "DPipe": _joining,
-    "Lower": lambda _tree: partial(_cased, str.lower),
-    "Upper": lambda _tree: partial(_cased, str.upper),
+_CALCULATIONS: Mapping[str, Callable[..., Decimal]] = {
+    "Add": _EXACT.add,
+    "Sub": _EXACT.subtract,
+    "Mul": _EXACT.multiply,
+    "Div": _divide,
+    "Neg": _EXACT.minus,
+    "Abs": _EXACT.abs,
 }
-"""Kind -> returns the function of its arguments, none of which is NULL."""
+
+
+def _function_of(tree: Any) -> Callable[..., Any] | None:
+    """Return the function of its arguments, none of which is NULL; None if it is a condition."""
+    kind, to = type(tree).__name__, cast_in(tree)
+    if kind in _CALCULATIONS:
+        return partial(_calculated, _CALCULATIONS[kind])
+    match kind:
+        case "Paren":
+            return lambda value: value
+        case "Lower" | "Upper":
+            return partial(_cased, str.lower if kind == "Lower" else str.upper)
+        case "Round":
+            unit = Decimal(1).scaleb(-int(str(tree.args.get("decimals") or 0)))
+            return partial(_calculated, lambda value: value.quantize(unit, ROUND_HALF_UP, _WIDE))
+        case "DPipe" if to is not None:
+            return lambda one, other: cast(to, one) + cast(to, other)
+    return None if to is None else partial(cast, to)

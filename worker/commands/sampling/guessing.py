@@ -1,0 +1,125 @@
+"""Which format a topic's records have, and which tables they are of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from handlers import Change
+from worker.commands.sampling.review import Untold
+from worker.formats import registry
+from worker.formats.decoding import decoded, hint_at
+from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord, remade
+from worker.formats.json_values import JSON_ERRORS, read_json
+from worker.units.table import routed
+
+_SHOWN = 24
+
+
+class GuessError(Exception):
+    """Why the format cannot be guessed, in one sentence without values."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    format: str
+    tables: Sequence[str]
+    """`database.table`, sorted."""
+    layout: Mapping[str, Any]
+    """The section `json`; empty for other formats."""
+    read: int
+    """How many of the `records` have changes in this format."""
+    records: int
+    notes: Sequence[str] = ()
+
+
+def guessed(records: Sequence[Record], topic: str, untold: Untold) -> Guess:
+    """Return the format that reads most records. Raises GuessError."""
+    values = [record.value() for record in records]
+    given = [record for record, value in zip(records, values, strict=True) if value]
+    best: tuple[int, str, list[tuple[str, list[Change]]]] = (0, "", [])
+    for name in registry.names():
+        if name == "json":  # it needs a layout
+            continue
+        format_ = registry.get(name)
+        read = [found for record in given if (found := _read(format_, record))]
+        if len(read) > best[0]:
+            best = len(read), name, [one for found in read for one in found]
+    count, name, found = best
+    if not name:
+        return _own_json(given, topic)
+    for table, changes in found:
+        untold.see(table, name, changes)
+    return Guess(name, sorted({table for table, _ in found}), {}, count, len(given), list(untold.notes()))
+
+
+def _read(format_: Format, record: Record) -> list[tuple[str, list[Change]]]:
+    """Return the record's changes by table; empty if the format cannot read it."""
+    try:
+        route = routed(format_, record)
+        if isinstance(route, Skip):
+            return []
+        parts = route.parts if isinstance(route, Apart) else [(route, record.value())]
+        found = []
+        for own, value in parts:
+            changes: list[Change] = []
+            piece = remade(record, record.key(), value) if isinstance(route, Apart) else record
+            decoded(format_, piece, changes)
+            found.append((f"{own.database}.{own.table}", changes))
+    except UndecodableRecord:
+        return []
+    return [(table, changes) for table, changes in found if changes]
+
+
+def _own_json(records: Sequence[Record], topic: str) -> Guess:
+    """Return a layout for JSON objects of any writer: the topic's name is that of the table."""
+    rows = []
+    for record in records:
+        if (row := _object(record.value() or b"")) is None:
+            raise GuessError(f"topic {topic}: no format reads its records; {_shape(record.value() or b'')}")
+        rows.append(row)
+    if not rows:
+        raise GuessError(f"topic {topic}: its first records have no values")
+    if len(topics := {record.topic() for record in records}) > 1:
+        raise GuessError(
+            f"topic {topic}: JSON of several topics: choose one of {', '.join(sorted(topics)[:20])}"
+        )
+    database, _, table = topics.pop().rpartition(".")
+    after = "."
+    nested = Counter(name for row in rows for name, value in row.items() if isinstance(value, dict))
+    if not all("id" in row for row in rows) and (most := nested.most_common(1)) and most[0][1] == len(rows):
+        after, rows = most[0][0], [row[most[0][0]] for row in rows]
+    key = [name for name in ("id", f"{table}_id") if all(row.get(name) is not None for row in rows)][:1]
+    layout: dict[str, Any] = {"database": f"={database or 'topics'}", "table": f"={table}", "after": after}
+    hint = hint_at(records[0].value() or b"", "json").removeprefix("; ")
+    notes = [hint] if hint else []
+    if key:
+        layout["key"] = key
+    else:
+        notes.append("no key was found, so rows are identified by all their columns: set json.key")
+    return Guess("json", [f"{database or 'topics'}.{table}"], layout, len(rows), len(rows), notes)
+
+
+def _object(value: bytes) -> dict[str, Any] | None:
+    try:
+        found = read_json(value)
+    except JSON_ERRORS:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _shape(value: bytes) -> str:
+    """Describe a value without showing it."""
+    if value[:1] == b"\0" and len(value) > 5:
+        number = int.from_bytes(value[1:5], "big")
+        return (
+            f"one begins as with a schema registry (schema {number}): write format: debezium and "
+            "schema_registry into a file yourself, see docs/schema-registry.md"
+        )
+    letters = "".join(
+        "a" if byte.isalpha() else "9" if byte.isdigit() else byte if byte.isprintable() else "?"
+        for byte in value[:_SHOWN].decode("latin-1")
+    )
+    return f"one has {len(value)} bytes and begins like {letters!r} (a: a letter, 9: a digit, ?: binary)"
