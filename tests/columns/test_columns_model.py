@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -137,6 +138,23 @@ COLUMN_RULES: list[tuple[Row, dict[str, Any]]] = [
             "age": lambda row: str(row["age"]),
             "note": lambda _: None,
             "source": lambda _: "test",
+        },
+    ),
+    (
+        {
+            "exclude": ["email"],
+            "rename": {"age": "years"},
+            "mask": {"note": None},
+            "add": {"half": "round(age / 2, 1)", "age": "COALESCE(state, '-') || age", "old": "age > 5"},
+        },
+        {
+            "id": lambda row: row["id"],
+            "state": lambda row: row["state"],
+            "years": lambda row: row["age"],
+            "note": lambda _: None,
+            "half": lambda row: Decimal(row["age"]) / 2,
+            "age": lambda row: (row["state"] or "-") + str(row["age"]),
+            "old": lambda row: int(row["age"] > 5),
         },
     ),
     (

@@ -201,6 +201,13 @@ def test_rows_without_a_key_are_found_by_computed_values() -> None:
     assert (change.before, change.after) == ({"a": 1, "made": "1"}, {"a": 2, "made": "2"})
 
 
+def test_an_old_row_that_is_not_whole_has_no_computed_values() -> None:
+    """Its NULLs may stand for any value, so COALESCE would invent one."""
+    told = {"before": {"id": 1, "a": None}, "after": {"id": 1, "a": "x"}, "before_is_whole": False}
+    [change] = ruled(adding(made="upper(coalesce(a, 'none'))"), changes_of(told))
+    assert (change.before, (change.after or {})["made"]) == ({"id": 1, "a": None}, "X")
+
+
 def test_an_update_mends_a_row_whose_old_values_cannot_be_computed() -> None:
     told = {"before": {"id": 1, "a": 0}, "after": {"id": 1, "a": 2}}
     rule = adding(made="round(1 / a, 1)")
@@ -246,14 +253,17 @@ def test_a_value_that_the_source_sends_in_the_old_row_is_used() -> None:
 
 
 @pytest.mark.parametrize("lacks", [TOAST, None])
-@pytest.mark.parametrize("before", [None, {"id": 1, "name": "m"}])
+@pytest.mark.parametrize("before", [None, {"id": 1, "name": "m"}, {"name": "n", "doc": None}])
 def test_a_value_that_nobody_knows_is_an_error_and_no_old_value(
     before: dict[str, Any] | None, lacks: frozenset[str] | None
 ) -> None:
+    after = {"id": 1, "name": "n" if before is None or before["name"] == "m" else None}
+    [told] = partial(None, after, lacks=lacks)
+    told = msgspec.structs.replace(told, before=before)  # NULL may stand for any value there
     with pytest.raises(
         RuleFault, match=r"made reads doc, .*and name, which may have changed: .*IDENTITY FULL"
     ):
-        ruled(adding(made="name || doc"), partial(before, {"id": 1, "name": "n"}, lacks=lacks))
+        ruled(adding(made="coalesce(name, '-') || doc"), [told])
 
 
 def test_a_row_under_a_new_key_takes_computed_values_with_it() -> None:

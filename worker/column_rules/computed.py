@@ -101,6 +101,14 @@ class _Compiled(NamedTuple):
     """The others, by the source's names."""
 
 
+def known_before(change: Change) -> Row:
+    """Return the old values that are certain: in a row that is not whole, NULL may stand for any value."""
+    before = change.before or {}
+    if change.before_is_whole:
+        return before
+    return {name: value for name, value in before.items() if value is not None}
+
+
 class Computed:
     """The computed columns of one entry of `tables`. Any thread."""
 
@@ -123,7 +131,7 @@ class Computed:
 
         A value is absent if it cannot have changed, because the source sent none of its columns."""
         before, after, lacks, is_whole = change.before, change.after, change.lacks, change.before_is_whole
-        if before is not None:
+        if before is not None and (is_whole or not change.key_columns):
             try:
                 before = before | self._values(before)
             except FilterFault:  # an update may mend its row, and a delete may remove it
@@ -152,7 +160,7 @@ class Computed:
     def _untold(self, name: str, change: Change) -> Row:
         """Return the value of a row that lacks columns, as {name: value}. The old row has their values, or
         else nothing may have changed that the expression reads."""
-        before, after = change.before or {}, change.after or {}
+        before, after = known_before(change), change.after or {}
         there, missing = self._on(tuple(after))[name][1:]
         lacks = None if change.lacks is None else {one.casefold() for one in change.lacks}
         what = f"columns.add: {name} reads {', '.join(missing)}, which the {change.op} does not contain"

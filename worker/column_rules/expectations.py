@@ -11,6 +11,7 @@ from typing import Literal
 
 from handlers import Change
 from worker.column_rules.comparing import FilterFault
+from worker.column_rules.computed import known_before
 from worker.column_rules.filters import Condition, read_filter
 from worker.column_rules.settings import ExpectRule
 from worker.formats.interface import UndecodableRecord
@@ -70,7 +71,7 @@ class Expectations:
             known = {one.casefold() for one in change.lacks or ()}
             if change.lacks is not None and not known.issuperset(one.casefold() for one in missing):
                 return f"the row has no column {', '.join(missing)}"
-            row = (change.before or {}) | row  # what an update lacks has not changed
+            row = known_before(change) | row  # what an update lacks has not changed
             if filter_.missing_of(row):
                 return ""
         try:
