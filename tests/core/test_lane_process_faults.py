@@ -117,6 +117,42 @@ def test_a_handler_that_opens_for_long_holds_up_no_other(make: Make, writing: En
     assert len(stage.events("open", handler=late["handlers"][0]["type"])) == 2, "once in each process"
 
 
+def test_a_suspect_whose_handler_opens_for_long_holds_up_no_other(
+    make: Make, writing: Entry, tmp_path: Path
+) -> None:
+    gate = tmp_path / "once"
+    late = {"match": "shop.late", "handlers": [writing("SlowToOpen", once=str(gate))]}
+    stage = make(late, {"handlers": [writing(name="other")]}, processes=1, lanes=2)
+    [own], [old] = stage.processes._slots, stage.pids()
+    gate.touch()
+    stage.kill(old)
+    own._suspects.update(("shop.late", "shop.orders"))
+    first, orders, items = stage.unit("late"), stage.unit("orders"), stage.unit("items")
+    stage.offer((first, [0]))
+    stage.start()
+    stage.wait(lambda: len(stage.events("open")) == 3)
+    stage.offer((orders, [1]), (items, [2]))
+    stage.wait(lambda: (orders.finished_records, items.finished_records) == (1, 1))
+    gate.unlink()
+    stage.wait(lambda: first.finished_records == 1)
+
+
+def test_an_opening_that_ended_its_process_is_tried_alone(make: Make, writing: Entry, tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    dying = {"match": "shop.late", "handlers": [writing("DyingInOpen", once=str(once))]}
+    stage = make(dying, {"handlers": [writing(does={"0": "hang"}, name="other")]}, processes=1, lanes=2)
+    first, orders = stage.unit("late"), stage.unit("orders")
+    stage.kill(stage.pids()[0])
+    stage.offer((orders, [0]))
+    stage.start()
+    stage.wait(stage.calls.current)
+    once.touch()
+    stage.offer((first, [1]))
+    stage.wait(lambda: not once.exists())
+    stage.wait(lambda: (orders.finished_records, first.finished_records) == (1, 1))
+    assert (orders.failed_batches, first.failed_batches) == (0, 0)
+
+
 def test_a_process_whose_connection_is_lost_is_replaced(
     make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -273,6 +273,28 @@ def test_nothing_is_left_of_connections_that_were_lost(make: Make, writing: Entr
     assert len(child._connections) == 2, "that of events, and the last one"
 
 
+def test_a_batch_that_met_no_process_is_in_no_cycle(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing()]}, processes=1, lanes=1)
+    [own], orders = stage.processes._slots, stage.unit("orders")
+    old, own._process = own._process, None
+    gc.collect()
+    gc.disable()
+    try:
+        stage.offer((orders, [0]))
+        stage.start()
+        stage.wait(lambda: orders.blocked)
+        own._process = old
+        stage.wait(lambda: orders.finished_records == 1)
+        stage.stop()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert [each for each in gc.garbage if isinstance(each, Work)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
 @pytest.mark.parametrize("deaths", [8, pytest.param(200, marks=pytest.mark.soak)])
 def test_nothing_is_left_of_processes_that_ended(
     make: Make, writing: Entry, tmp_path: Path, deaths: int

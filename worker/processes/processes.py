@@ -111,7 +111,7 @@ class Processes:
         process = slot.process
         self.given.give(process)
         if opening.number not in process.knows.handlers:
-            self._reopen(label, slot, process, opening)
+            self._reopen(slot, process, opening)
         call = opening.number, context.get()(), traced(batch, changes.chunks)
         others = [
             each.table.label for chunk in changes.chunks if chunk.barrier for each in chunk.barrier.others
@@ -241,10 +241,11 @@ class Processes:
                 raise ProcessAway(f"it cannot be decoded any more: {fault}", 5.0)
         return held
 
-    def _reopen(self, label: str, slot: Slot, process: Process, opening: Opening) -> None:
+    def _reopen(self, slot: Slot, process: Process, opening: Opening) -> None:
         """Raises ProcessAway: its changes are valid, whatever prevents the handler from being opened."""
         try:
-            with slot.entered(label, process):  # else another batch is to blame if that ends the process
+            # Else another batch is to blame if that ends the process.
+            with slot.entered(f"handler {opening.number}: {opening.entry.name}", process, opens=True):
                 self.given.open(process, opening)
         except ProcessAway:
             raise

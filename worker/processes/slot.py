@@ -43,7 +43,7 @@ class Slot:
         self._tell_ended = ended
         self._changed = threading.Condition()  # guards all below
         self._process: Process | None = None
-        self._calls: dict[object, tuple[str, Process]] = {}
+        self._calls: dict[object, tuple[str, Process, bool]] = {}
         self._suspects: set[str] = set()
         self._asked: dict[str, float] = {}  # suspect -> when it last asked to run
         # Ended process -> whether it ran a single batch, which is then to blame.
@@ -104,16 +104,19 @@ class Slot:
             process.end()
 
     @contextmanager
-    def entered(self, table: str, process: Process) -> Iterator[None]:
-        """If the process ends meanwhile, this may be to blame. Raises ProcessAway."""
+    def entered(self, table: str, process: Process, *, opens: bool = False) -> Iterator[None]:
+        """If the process ends meanwhile, this may be to blame. Raises ProcessAway.
+
+        `opens`: it opens a handler, which may take long. Others wait only if that has ended a process before.
+        """
         call = object()
         with self._changed:
             if self._process is not process:
                 raise ProcessAway(f"lane process {self.number} is being started", _SOON)
             # Not waited for here: a call may only start while the worker still has its partitions.
-            if self._suspects and not self._may_enter(table):
+            if self._suspects and not self._may_enter(table, opens):
                 raise ProcessAway(f"lane process {self.number} is handling a batch alone", _SOON)
-            self._calls[call] = table, process
+            self._calls[call] = table, process, opens
         try:
             yield
         finally:
@@ -121,13 +124,15 @@ class Slot:
                 del self._calls[call]
                 self._changed.notify_all()
 
-    def _may_enter(self, table: str) -> bool:
-        now = time.monotonic()
+    def _may_enter(self, table: str, opens: bool) -> bool:
+        now, calls = time.monotonic(), self._calls.values()
+        suspected = any(one in self._suspects for one, _, _ in calls)
         if table in self._suspects:
-            self._asked[table] = now if self._calls else 0.0  # it asks no more
-            return not self._calls
+            busy = suspected or not all(beside for _, _, beside in calls)
+            self._asked[table] = now if busy else 0.0  # it asks no more
+            return not busy
         asked = any(now - self._asked.get(one, 0.0) < _ASKED_SECONDS for one in self._suspects)
-        return not asked and not any(one in self._suspects for one, _ in self._calls.values())
+        return opens or not (asked or suspected)
 
     def _died(self, process: Process) -> Exception:
         self._gone(process)
@@ -141,7 +146,7 @@ class Slot:
         with self._changed:
             if process in self._ended or self._closed:
                 return
-            running = [table for table, own in self._calls.values() if own is process]
+            running = [table for table, own, _ in self._calls.values() if own is process]
             self._ended[process] = len(running) == 1
             self._suspects.update(running)
             was_present = self._process is process
@@ -195,7 +200,7 @@ class Slot:
 
     def _leave(self, old: Process) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: all(own is not old for _, own in self._calls.values()))
+            self._changed.wait_for(lambda: all(own is not old for _, own, _ in self._calls.values()))
         with suppress(Exception):  # it may have ended meanwhile
             for number in list(old.knows.handlers):
                 old.ask("close", number)

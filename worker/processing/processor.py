@@ -246,6 +246,7 @@ class Processor(threading.Thread):
                 work.unit.turns.called(bound.name, seconds)
         if promised and not work.keep_promise(self._failures.passes_over, raised):
             bound.circuit.not_called(turn)
+            raised = None  # as below
             raise _NotDecoded
         if raised is None:
             self._failures.answered(bound, turn)
