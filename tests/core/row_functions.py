@@ -33,6 +33,10 @@ def without_drafts(change: Change) -> list[Change]:
     return [] if (change.after or change.before or {}).get("name") == "draft" else [change]
 
 
+def without_odd(change: Change) -> list[Change]:
+    return [] if (change.after or {}).get("id") in (100, 300) else [change]
+
+
 def lines(change: Change) -> list[Change]:
     """One row for each word of `words`, with its number as a second key column."""
     words = str((change.after or change.before or {}).get("words", "")).split()
@@ -63,6 +67,25 @@ def softly(change: Change) -> Change:
     """A row that is marked as deleted is deleted."""
     if change.after and change.after.get("gone"):
         return replace(change, op="delete", before=change.after, after=None)
+    return change
+
+
+def marked(change: Change) -> Change:
+    """A deleted row stays, with a mark."""
+    if change.before is None or change.op != "delete":
+        return change
+    return replace(change, op="update", after={**change.before, "gone": 1})
+
+
+def again(change: Change) -> Change:
+    """A deleted row comes back."""
+    return replace(change, op="insert", before=None, after=change.after or change.before)
+
+
+def without_id(change: Change) -> Change:
+    for row in (change.before, change.after):
+        if row:
+            row["number"] = row.pop("id")
     return change
 
 

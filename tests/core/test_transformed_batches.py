@@ -153,6 +153,23 @@ def test_a_partial_failure_continues_with_the_first_change_that_is_not_done_comp
     assert stage.checkpoint() == Checkpoint(4)
 
 
+@pytest.mark.parametrize("error", [PartialFailure(3), Rejected("no", at=3), Rejected("no", at=-1)])
+def test_a_place_that_the_handler_was_not_given_is_none(error: Exception) -> None:
+    """The function leaves out two of four changes: no other change is skipped, or counts as done."""
+    letters = Letters()
+
+    def script(batch: Batch) -> None:
+        if any(change.after and change.after["id"] == 200 for change in batch.changes):
+            raise error
+
+    stage, handler = staged(letters), Scripted(script)
+    orders = table(rule_of("without_odd"), handler)
+    stage.offer((orders, range(4)))
+    stage.run(orders)
+    assert [letter[0] for letter in letters.sent] == [2]
+    assert [0] in ids(handler)
+
+
 def test_changes_that_it_leaves_out_are_finished_and_count_as_done() -> None:
     failures = [PartialFailure(1, ValueError("the rest"))]
 

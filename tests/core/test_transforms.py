@@ -94,6 +94,24 @@ def test_it_may_make_a_delete_of_an_update() -> None:
     assert (change.op, change.before, change.after) == ("delete", after, None)
 
 
+@pytest.mark.parametrize("function", ["marked", "again"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_row_made_of_a_delete_replaces_no_values_that_the_delete_lacks(
+    function: str, is_whole: bool
+) -> None:
+    """Many sources send only the key of a deleted row. The target has the other values."""
+    gone = {"op": "delete", "before": {"id": 1}, "after": None, "before_is_whole": is_whole}
+    [change] = received(rule_with(function), gone)
+    assert change.is_whole is is_whole
+
+
+@pytest.mark.parametrize("lacks", [frozenset(), frozenset({"name"}), None])
+def test_a_delete_made_of_a_row_is_as_whole_as_the_row(lacks: frozenset[str] | None) -> None:
+    update = {"op": "update", "before": None, "after": {"id": 1, "gone": 1}, "lacks": lacks}
+    [change] = received(rule_with("softly"), update)
+    assert (change.op, change.before_is_whole) == ("delete", lacks == frozenset())
+
+
 def test_a_column_that_it_sets_is_not_lacking_any_more() -> None:
     update = {"op": "update", "before": None, "after": {"id": 1}, "lacks": frozenset({"told", "name"})}
     [change] = received(rule_with("tell_all"), update)
@@ -225,6 +243,14 @@ def test_an_update_has_one_key() -> None:
     assert (found.before, found.after) == ({"id": "a"}, {"id": "a", "n": 1})
     with pytest.raises(Rejected, match="one key in before and another in after: change both in the same way"):
         received(rule_with("lower_new_key"), update)
+
+
+@pytest.mark.parametrize("change", [{"id": 1}, {"before": {"id": 1}, "after": None}])
+def test_a_row_has_the_columns_of_its_key(change: dict[str, Any]) -> None:
+    """Without them, all rows would be one in a target."""
+    with pytest.raises(Rejected, match="returned a row without the key column id"):
+        received(rule_with("without_id"), change)
+    assert received(rule_with("without_id"), change, key=None)
 
 
 @pytest.mark.parametrize("function", ["lower_key", "lines"])

@@ -138,7 +138,13 @@ class Transform:
             before = self._whole(one.before, origin.before, origin.after)
             after = self._whole(one.after, origin.after, origin.before)
             lacks = one.lacks and one.lacks.difference(after or ())
-            own = replace(one, before=before, after=after, lacks=lacks)
+            if after is not None and origin.after is None and not origin.before_is_whole:
+                lacks = None  # the target has values that the delete does not contain
+            is_told = (
+                origin.is_whole if origin.before is None else (origin.lacks or set()) <= set(before or ())
+            )
+            is_whole = one.before_is_whole and (before is None or is_told)
+            own = replace(one, before=before, after=after, lacks=lacks, before_is_whole=is_whole)
             if fault := _fault_of(origin, own, made[0]):
                 raise RuleFault(f"{self._name} {fault}")
             if self._rows is not None:
@@ -158,12 +164,16 @@ def passed(handler: Handler, batch: Batch, transform: Transform | None, *, by_ro
     try:
         return handler.handle(batch.having(changes)) if changes else None
     except PartialFailure as error:
-        done = error.done if isinstance(error.done, int) else 0  # as in HandlerRun
-        raise PartialFailure(bisect_right(ends, done), error.cause) from error
+        raise PartialFailure(_place(ends, error.done), error.cause) from error
     except Rejected as error:
-        if not isinstance(error.at, int) or (at := bisect_right(ends, error.at)) == error.at:
+        if error.at is None or (at := _place(ends, error.at)) == error.at:
             raise
         raise Rejected(str(error), at=at) from error
+
+
+def _place(ends: Sequence[int], of: object) -> int:
+    """Return the place of the change whose results contain this one; -1 if the handler did not get it."""
+    return bisect_right(ends, of) if isinstance(of, int) and 0 <= of <= ends[-1] else -1
 
 
 def _fault_of(origin: Change, one: Change, first: Change) -> str:
@@ -180,4 +190,6 @@ def _fault_of(origin: Change, one: Change, first: Change) -> str:
         name in (before or ()) and (before or {})[name] != (after or {}).get(name) for name in key or ()
     ):
         return "returned an update with one key in before and another in after: change both in the same way"
+    if missing := sorted(set(key or ()).difference((before if after is None else after) or ())):
+        return f"returned a row without the key column {', '.join(missing)}"
     return ""
