@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Collection, Coroutine, Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
@@ -86,6 +87,8 @@ class EventLoop:
         assert call.task is not None  # it has ended
         try:
             return call.task.result()
+        except asyncio.CancelledError as error:  # no Exception, so it would end more than this call
+            raise CancelledError(*error.args) from error
         finally:
             del call, coroutine  # otherwise an error and this frame would keep each other alive
 

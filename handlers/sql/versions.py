@@ -71,20 +71,22 @@ class Versions:
         """Apply the changes of a table, which are in source order. Raises Unfit, and as the fitting."""
         work = _Work(self, connection, table, key, self._own_columns(table, key, changes), changes)
         for is_move, piece in folding.pieces(changes, key, table.is_covered_by, moves=False):
-            if is_move and piece[0].op != "update":
-                work.move(piece[0], piece[-1])
-                continue
-            check_all_told(piece[-1:] if is_move else piece)
-            for wave in _waves(piece, key):
+            rest = piece
+            if is_move:
+                gone = piece[0]
+                stays = gone.op == "update" and gone.after == gone.key
+                rest = piece[stays : 1 if work.copy(*piece) else 2]
+            else:
+                check_all_told(piece)
+            for wave in _waves(rest, key):
                 work.put(wave)
 
     def _own_columns(self, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> Columns:
-        if table.column(self.start) is None or table.column(self.end) is None:
+        if any(table.columns.get(name) is None for name in self.columns):
             raise Unfit(f"{table.shown} has no columns {self.start} and {self.end}, so it is no history")
-        own = self.fitting.key(table, key, changes)
-        if any(unique <= {one.name for one in own} for unique in table.uniques):
+        if table.uniques or table.alike:
             raise Unfit(f"{table.shown} has a unique key, so it cannot hold several versions of a row")
-        return own
+        return self.fitting.key(table, key, changes)
 
 
 @dataclass
@@ -139,20 +141,20 @@ class _Work:
                     fitted = replace(fitted, untold=self._untold(fitted.columns))
                 self.of.writer.update_current(self.connection, fitted, self.own, self.end)
 
-    def move(self, gone: Change, made: Change) -> None:
-        """Open a version with another key. It has the values of the old key's version that the change
-        lacks."""
+    def copy(self, gone: Change, made: Change) -> bool:
+        """Open a version with another key. It has the values of the old key's version that the change lacks.
+        Returns False if there is no such version."""
         old, new = _key(gone.before or {}, self.key), _key(made.after or {}, self.key)
         if not self.last[old].is_current:
-            return  # as in replicas: nobody knows the other values
+            return False
         at = max(self.last[old].at, self.last[new].at, _time(made))
         if self.last[new].is_current:
             self._at_times(self.sql.end, [(new, at)])
         row = {**(made.after or {}), self.of.start: at}
         fitted = self._fitted(folding.Block(tuple(row), [[value] for value in row.values()], 1))
         self.of.writer.copy_current(self.connection, self._keys([old]), fitted, self.end)
-        self._at_times(self.sql.end, [(old, at)])
-        self.last[old], self.last[new] = _Last(at), _Last(at, is_current=True)
+        self.last[old].at, self.last[new] = at, _Last(at, is_current=True)
+        return True
 
     def _read(self, keys: list[_Key]) -> None:
         """Read when each key's last change was made, and whether it has a current version."""

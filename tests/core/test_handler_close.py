@@ -102,13 +102,13 @@ def test_a_close_timeout_that_raises_counts_as_the_usual_one() -> None:
     assert most_seconds([Odd()]) == Handler.close_timeout
 
 
-def opening(folder: Path, module: str, statement: str) -> Configuration:
+def opening(folder: Path, module: str, statement: str, *, kind: str = "def") -> Configuration:
     """Of one handler, which does this when it opens."""
     (folder / f"{module}.py").write_text(
-        "import handlers\n"
+        "import asyncio, handlers\n"
         "class H(handlers.Handler):\n"
-        f"    def open(self, context): {statement}\n"
-        "    def handle(self, batch): ...\n"
+        f"    {kind} open(self, context): {statement}\n"
+        f"    {kind} handle(self, batch): ...\n"
     )
     return configuration({"handlers": [{"type": f"{module}:H"}]})
 
@@ -120,6 +120,18 @@ def test_an_open_that_ends_the_process_is_a_handler_that_cannot_open(
     handlers = HandlerSet(opening(tmp_path, "leaving_on_open", "import sys; sys.exit(5)"))
     with pytest.raises(HandlerOpenError, match=r"could not open: SystemExit: 5"):
         handlers.open()
+
+
+def test_an_open_that_cancels_itself_is_a_handler_that_cannot_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = opening(tmp_path, "cancelled_on_open", "raise asyncio.CancelledError('late')", kind="async def")
+    with pytest.raises(HandlerOpenError, match=r"could not open: CancelledError: late"):
+        HandlerSet(found).open()
+    handlers = HandlerSet(configuration())
+    with pytest.raises(HandlerOpenError, match=r"could not open: CancelledError: late"):
+        handlers.plan(found)  # a reload that is refused, not an error that stops the worker
 
 
 def test_an_open_that_is_let_go_because_the_worker_stops_is_no_fault_of_it(

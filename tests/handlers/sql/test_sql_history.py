@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sql_lab import SqlLab, orders
+from sql_lab import SqlLab, orders, ruled
 
 from handlers import Rejected
 from handlers.sql.options import SqlOptions
@@ -166,6 +166,28 @@ def test_a_key_that_changes_ends_one_row_and_opens_another(sql: SqlLab) -> None:
     ]
 
 
+@pytest.mark.parametrize("deletes", ["apply", "mark", "ignore"])
+def test_a_key_that_changes_in_an_unknown_row_opens_a_version(sql: SqlLab, deletes: str) -> None:
+    """The history began after that row. With marked or kept rows, a known one gives its copy its values."""
+
+    def moved(offset: int, before: dict[str, Any], after: dict[str, Any], lacks: frozenset[str]) -> Any:
+        one, second = {"moves_key": True, "offset": offset}, offset * 10
+        halves = delete(second, before, index=0, **one), insert(second, after, index=1, lacks=lacks, **one)
+        return ruled(orders(*halves, types=TYPES, offset=offset), deletes=deletes)
+
+    with sql.handler(mode="history") as handler:
+        handler.handle(ruled(orders(insert(0, row(1, "a", 5)), types=TYPES), deletes=deletes))
+        handler.handle(moved(1, row(7), row(8, "new", 6), frozenset()))
+        handler.handle(moved(2, row(1, "a", 5), {"id": 2, "name": "b"}, frozenset({"qty"})))
+    of_old = {
+        "apply": [(1, "a", 5, 0, 20)],
+        "mark": [(1, "a", 5, 0, 20), (1, "a", 5, 20, None)],
+        "ignore": [(1, "a", 5, 0, None)],
+    }
+    found = [each for each in versions(sql, "name", "qty") if each[0] != 7]  # mark: a row known as deleted
+    assert found == [*of_old[deletes], (2, "b", 5, 20, None), (8, "new", 6, 10, None)]
+
+
 def test_a_truncate_and_a_dropped_table_end_all_versions(sql: SqlLab) -> None:
     with sql.handler(mode="history") as handler:
         handler.handle(
@@ -246,15 +268,20 @@ def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:
         pytest.raises(Rejected, match="has no columns __START_AT and __END_AT, so it is no history"),
     ):
         handler.handle(orders(insert(1, row(1)), types=TYPES, table="crm.orders", offset=2))
-    times = "__START_AT timestamp NULL, __END_AT timestamp NULL"
-    if sql.dialect in ("postgresql", "duckdb"):
-        times = times.replace("__START_AT", '"__START_AT"').replace("__END_AT", '"__END_AT"')
-    sql.make("crm.kept", f"id int PRIMARY KEY, name varchar(20), qty int, {times}")
-    with (
-        sql.handler(mode="history") as handler,
-        pytest.raises(Rejected, match="has a unique key, so it cannot hold several versions of a row"),
-    ):
-        handler.handle(orders(insert(1, row(1)), types=TYPES, table="crm.kept", offset=3))
+    times = "__start_at timestamp NULL, __end_at timestamp NULL"
+    sql.make("crm.small", f"id int, name varchar(20), qty int, {times}")
+    with sql.handler(mode="history") as handler:
+        with pytest.raises(Rejected, match="has no columns __START_AT and __END_AT, so it is no history"):
+            handler.handle(orders(insert(1, row(1)), types=TYPES, table="crm.small"))
+        # Ended versions are copies of the current one.
+        for number, key in enumerate(("id", "qty", "id, __start_at", "own")):
+            columns = f"id int, name varchar(20), qty int, {times}, own int DEFAULT 5, PRIMARY KEY ({key})"
+            quote = "`" if sql.dialect == "mysql" else '"'
+            for name in (START, END):
+                columns = columns.replace(name.lower(), f"{quote}{name}{quote}")
+            sql.make(f"crm.kept{number}", columns.replace("timestamp NULL", "timestamp", 1))
+            with pytest.raises(Rejected, match="has a unique key, so it cannot hold several versions"):
+                handler.handle(orders(insert(1, row(1)), types=TYPES, table=f"crm.kept{number}"))
 
 
 def test_any_batches_give_the_same_versions(sql: SqlLab) -> None:
