@@ -1,4 +1,4 @@
-"""Patterns that select the tables of a rule and the topics to read."""
+"""Patterns that select the tables of a rule and the topics to read, and spellings of names."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ class PatternError(ValueError):
         super().__init__(allowed)
         self.allowed = allowed
         self.nearest = nearest
+
+
+def lowered(name: str) -> str:
+    """Return a name in lower case, as the server compares it.
+
+    >>> lowered("KİMLİK"), "KİMLİK".lower() == "kimlik"
+    ('kimlik', False)
+    """
+    return name.replace("İ", "i").lower()
 
 
 @lru_cache(maxsize=10_000)

@@ -166,8 +166,8 @@ def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, lin
         (
             "handler: []",
             "handler: unknown key; "
-            "allowed: batch, columns, deleted_column, deletes, filter, "
-            "ghost_tables, handlers, match, on_failure, retry, "
+            "allowed: batch, columns, deleted_column, deletes, expect, "
+            "filter, ghost_tables, handlers, match, on_failure, retry, "
             "slow_after, transform; nearest: handlers",
         ),
     ],

@@ -8,8 +8,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from handlers.mysql.ddl import lowered
 from handlers.options.faults import nearest
+from handlers.options.matching import lowered
 from worker.column_rules.added import Added, added_of
 from worker.column_rules.casts import Cast, cast_of
 from worker.column_rules.computed import Computed

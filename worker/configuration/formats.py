@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from handlers import Change
-from handlers.mysql.ddl import lowered
 from handlers.mysql.online_changes import replaced_by
+from handlers.options.matching import lowered
 from worker.column_rules.guarding import Guarded
 from worker.configuration.model import Configuration
 from worker.configuration.table_rules import TableRule

@@ -11,9 +11,8 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 from pydantic_core import PydanticCustomError
 
 from handlers.api import HandlerContext
-from handlers.mysql.ddl import lowered
 from handlers.mysql.online_changes import replaced_by
-from handlers.options.matching import may_end
+from handlers.options.matching import lowered, may_end
 from handlers.options.section import Section
 from handlers.options.values import Duration, PositiveDuration, duration
 from worker.column_rules.settings import MaskingRule

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
-from handlers.mysql.ddl import lowered
-from handlers.options.matching import is_name, table_matcher
+from handlers.options.matching import is_name, lowered, table_matcher
 from handlers.options.section import Section
 from handlers.options.values import (
     Duration,

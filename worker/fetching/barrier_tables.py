@@ -9,8 +9,8 @@ from functools import partial
 
 from handlers import Change
 from handlers.logs import get_logger
-from handlers.mysql.ddl import lowered
 from handlers.mysql.online_changes import replaced_by
+from handlers.options.matching import lowered
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, HandlerEntry
 from worker.formats.gathered import Places

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from handlers import Change
 from handlers.logs import get_logger
-from handlers.mysql.ddl import lowered
-from handlers.options.matching import table_matcher
+from handlers.options.matching import lowered, table_matcher
 from handlers.options.section import Section
 from handlers.options.values import TablePattern
 from handlers.values.native_types import NativeTypes, in_full

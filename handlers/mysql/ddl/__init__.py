@@ -148,15 +148,6 @@ def quoted(*names: str) -> str:
     return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
-def lowered(name: str) -> str:
-    """Return a name in lower case, as the server compares it.
-
-    >>> lowered("KİMLİK"), "KİMLİK".lower() == "kimlik"
-    ('kimlik', False)
-    """
-    return name.replace("İ", "i").lower()
-
-
 def parse(sql: str, database: str) -> list[Operation]:
     """Return a statement's operations in the order to apply them. Empty if it changes no table's columns,
     key or rows (indexes, comments, engines, views, users, whole databases).

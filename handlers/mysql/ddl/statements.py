@@ -8,6 +8,7 @@ from handlers.mysql import ddl
 from handlers.mysql.ddl.clauses import clauses_of, is_primary, new_name, read_key
 from handlers.mysql.ddl.columns import Definition, read_definition
 from handlers.mysql.ddl.tokens import Tokens, tokens_of
+from handlers.options.matching import lowered
 
 # First words of statements that do not change a table's columns or rows.
 _NO_DDL = """
@@ -52,8 +53,8 @@ def _named(name: _Name, database: str) -> ddl.TableName:
 
 def _home(names: Iterable[_Name], database: str) -> str:
     """Return the database of those names without one that existed before the statement."""
-    named = (ddl.lowered(name[0] or "") for name in names)
-    return ddl.ANY_DATABASE if ddl.lowered(database) in named else database
+    named = (lowered(name[0] or "") for name in names)
+    return ddl.ANY_DATABASE if lowered(database) in named else database
 
 
 # ---- statements on whole tables
