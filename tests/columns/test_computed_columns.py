@@ -168,6 +168,17 @@ def test_a_computed_column_reads_the_row_as_it_leaves() -> None:
     assert isinstance(change.after["total"], Decimal)
 
 
+@pytest.mark.parametrize("deletes", ["apply", "mark"])
+def test_new_columns_have_types_though_the_source_sends_none(deletes: str) -> None:
+    """Or their first value, which may be NULL, would decide."""
+    rule = rule_of(columns={"add": {"eur": "round(total, 2)", "day": "date(at)"}}, deletes=deletes)
+    [change] = ruled(rule, changes_of({"id": 1, "total": None, "at": None}))
+    mark = {"deleted_at": "timestamp(6)"} if deletes == "mark" else {}
+    assert change.types == {"eur": "decimal(38,2)", "day": "date", **mark}
+    [renamed] = ruled(rule_of(columns={"rename": {"total": "sum"}}), changes_of({"id": 1, "total": None}))
+    assert renamed.types is None
+
+
 def test_a_source_column_of_the_same_name_is_refused() -> None:
     rule = adding(made="round(total, 1)")
     with pytest.raises(RuleFault, match="column Made and the added made would both be named"):
