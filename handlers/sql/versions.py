@@ -61,7 +61,7 @@ class Versions:
         """Raise Unfit if the source's table can have no history."""
         if not key:
             raise Unfit("the table has no primary key, and a history needs one")
-        names = {name.lower() for name in changes[0].types or changes[0].after or ()}
+        names = {name.lower() for name in (*(changes[0].types or ()), *(changes[0].after or ()))}
         if names & {self.start.lower(), self.end.lower()}:
             raise Unfit(f"a column of the source has the name of {self.start} or {self.end}: set other names")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -166,6 +167,31 @@ def test_a_computed_column_reads_the_row_as_it_leaves() -> None:
     [change] = ruled(rule_of(columns=columns), changes_of({"id": 1, "total": Decimal(2), "rate": "0.25"}))
     assert change.after == {"id": 1, "gross": 2, "rate": Decimal("0.3"), "total": Decimal("0.600")}
     assert isinstance(change.after["total"], Decimal)
+
+
+@pytest.mark.parametrize(
+    "text", ["nullif({}, 0)", "case when {} between 0 and 2 then 1 end", "coalesce({}, 0)", "({} + 0)"]
+)
+def test_nested_parts_are_computed_once(text: str) -> None:
+    """Or the time would double at each level."""
+    nested = "a"
+    for _ in range(24):
+        nested = text.format(nested)
+    of = read_expression(f"cast({nested} as integer)").on({"a": "a"})
+    began = process_time()
+    assert of({"a": 1}) == 1
+    assert process_time() - began < 2
+
+
+@pytest.mark.parametrize("deletes", ["apply", "mark"])
+def test_new_columns_have_types_though_the_source_sends_none(deletes: str) -> None:
+    """Or their first value, which may be NULL, would decide."""
+    rule = rule_of(columns={"add": {"eur": "round(total, 2)", "day": "date(at)"}}, deletes=deletes)
+    [change] = ruled(rule, changes_of({"id": 1, "total": None, "at": None}))
+    mark = {"deleted_at": "timestamp(6)"} if deletes == "mark" else {}
+    assert change.types == {"eur": "decimal(38,2)", "day": "date", **mark}
+    [renamed] = ruled(rule_of(columns={"rename": {"total": "sum"}}), changes_of({"id": 1, "total": None}))
+    assert renamed.types is None
 
 
 def test_a_source_column_of_the_same_name_is_refused() -> None:

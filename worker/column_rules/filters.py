@@ -191,7 +191,7 @@ def _plain_condition(tree: Any, own: Mapping[str, str]) -> Condition:  # noqa: P
             return _in(_value(tree.this, own), [_value(one, own) for one in tree.expressions])
         case "Between":
             value, low, high = (_value(tree.args[name], own) for name in ("this", "low", "high"))
-            return _joined(_comparison(">=", value, low), _comparison("<=", value, high), decides=False)
+            return _between(value, low, high)
         case "Like":
             value, pattern = _value(tree.this, own), _value(tree.expression, own)
             return lambda row: like(value(row), pattern(row))
@@ -207,6 +207,18 @@ def _value(tree: Any, own: Mapping[str, str]) -> Value:
 
 def _comparison(sign: str, left: Value, right: Value) -> Condition:
     return lambda row: compared(sign, left(row), right(row))
+
+
+def _between(value: Value, low: Value, high: Value) -> Condition:
+    def between(row: Row) -> bool | None:
+        found = value(row)  # once, or nested ones would double the time at each level
+        first = compared(">=", found, low(row))
+        if first is False:
+            return False
+        second = compared("<=", found, high(row))
+        return second if first or second is False else None
+
+    return between
 
 
 def _joined(left: Condition, right: Condition, *, decides: bool) -> Condition:

@@ -24,6 +24,8 @@ log = get_logger("columns")
 DELETED_TYPE = "timestamp(6)"
 """The type of the column that marks deleted rows."""
 _MOST_TYPES = 256
+_UNTOLD: Mapping[str, str] = {}
+"""The types of a source that sends none."""
 
 
 class _Unmarked(Change, frozen=True, gc=False):
@@ -140,8 +142,7 @@ class RowRules:
                 key = plans.key(key)
             if plans.added:
                 before, after = self._with_added(change, before, after, database, table)
-        if types is not None:
-            types = self._types_of(types)
+        types = self._types_of(_UNTOLD if types is None else types) or None
         lacks = change.lacks
         if lacks and self._has_columns:
             lacks = frozenset(one.to for name in lacks if (one := plans.treatment(name)) is not None)
@@ -210,7 +211,7 @@ class RowRules:
             made = NativeTypes(made)
         if len(self._types) >= _MOST_TYPES:
             self._types.clear()
-        if self._table is not None:
+        if self._table is not None and types:
             self._tell_unknown(types)
         # Two threads at once get the same result.
         return self._types.setdefault(id(types), (types, made))[1]

@@ -39,7 +39,7 @@ def compiled(  # noqa: PLR0911 - one return for each kind
             return lambda _row: negative
         case "Nullif":
             one, other = (compiled(each, own, condition) for each in (tree.this, tree.expression))
-            return lambda row: None if compared("=", one(row), other(row)) else one(row)
+            return lambda row: None if compared("=", found := one(row), other(row)) else found
         case "Coalesce":
             values = [compiled(one, own, condition) for one in (tree.this, *tree.expressions)]
             return lambda row: next((found for one in values if (found := one(row)) is not None), None)

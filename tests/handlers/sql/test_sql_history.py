@@ -261,6 +261,8 @@ def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:
         named = {**row(1), "__start_at": 1}
         with pytest.raises(Rejected, match="a column of the source has the name of __START_AT or __END_AT"):
             handler.handle(orders(insert(1, named), types={**TYPES, "__start_at": "int"}, offset=1))
+        with pytest.raises(Rejected, match="a column of the source has the name of __START_AT or __END_AT"):
+            handler.handle(orders(insert(1, named), types={"added": "int"}, offset=1))
     with sql.handler() as handler:
         handler.handle(orders(row(1), types=TYPES, table="crm.orders"))
     with (
