@@ -55,7 +55,7 @@ class Applier:
         self._writer = writer
         self._handles = handles
         self.tables = KnownTables()
-        self._schemas = Schemas(naming, options.ddl)
+        self._schemas = Schemas(naming, options.ddl, drops=options.period is None)
         self._versions = options.period and Versions(*options.period, self._fitting, writer)
 
     def apply(

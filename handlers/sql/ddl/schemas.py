@@ -68,9 +68,11 @@ class SchemaChanged(Exception):
 class Schemas:
     """The schemas that one handler follows. Safe for threads."""
 
-    def __init__(self, naming: Naming, rules: DDLRules) -> None:
+    def __init__(self, naming: Naming, rules: DDLRules, *, drops: bool) -> None:
+        """`drops`: remove dropped columns, which histories keep."""
         self._naming = naming
         self._rules = rules
+        self._drops = drops
         # Threads share it without a lock: each access is one dict operation.
         self._followed: dict[TableName, SchemaTypes] = {}
         """Last schemas without differences. Compared by identity, because sources share the mapping."""
@@ -144,7 +146,7 @@ class Schemas:
             if new is None:
                 is_gone = name in streamed and name not in types.columns and old.to not in types
                 if is_gone and self._allows(DropColumn(own, old.to)):
-                    if old.to not in shared:
+                    if self._drops and old.to not in shared:
                         drop_column(target, table, old.to)
                     dropped.append(old.to)
             elif new.to == old.to and new.kept != old.kept and new.source and old.source:

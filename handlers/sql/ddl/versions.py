@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import count
 
+from handlers.api import Rejected
 from handlers.mysql import ddl
+from handlers.sql.ddl.columns import rename_column
+from handlers.sql.ddl.tables import rename_table
 from handlers.sql.ddl.target import Target, TargetTable
 
 _EPOCH = datetime(1970, 1, 1)
@@ -12,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]) -> str:
     """Do what the statement does in a history. Returns why nothing else is done; empty: it is followed as in
-    a replica."""
+    a replica. Raises Rejected."""
     table = target.table(operation.table)
     match operation:
         case ddl.CreateTable():
@@ -25,15 +30,36 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
             if target.exists(table):
                 _end_all(target, table, period)
             return "its versions have ended"
+        case ddl.RenameTable(to=to) if target.exists(table) and table != target.table(to):
+            _set_aside(target, target.table(to), period)
+        case ddl.RenameColumn(name=name, to=new) if target.column(table, name) is not None:
+            taken = target.column(table, new)
+            if taken is not None and taken != target.column(table, name):  # the source has dropped it
+                columns = {one.casefold() for one in target.columns(table)}
+                rename_column(target, table, taken, _free(taken, lambda one: one.casefold() in columns))
     return ""
 
 
 def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
     """End the versions that are valid now, none before its start."""
-    names = [target.column(table, name) for name in period]
-    start, end = (target.quote(name) for name in names if name is not None)
-    type_ = target.columns(table)[names[1] or ""]
+    columns = target.columns(table)
+    if any(name not in columns for name in period):
+        raise Rejected(f"{table.name} has no columns {' and '.join(period)}, so it is no history")
+    start, end = map(target.quote, period)
     time = _EPOCH + timedelta(milliseconds=target.time_ms)
-    target.set_all(table, end, time, type_, f" WHERE {end} IS NULL")
+    target.set_all(table, end, time, columns[period[1]], f" WHERE {end} IS NULL")
     sets = ", ".join([f"{end} = {start}", *target.unchanged(table)])
     target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {end} < {start}")
+
+
+def _set_aside(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
+    """Rename the history of a table that the source has dropped: another table gets its name."""
+    if period[1] in target.columns(table) and not target.any_row(table, f"{target.quote(period[1])} IS NULL"):
+        free = _free(table.name, lambda one: target.exists(table._replace(name=one)))
+        rename_table(target, table, table._replace(name=free))
+
+
+def _free(name: str, is_taken: Callable[[str], bool]) -> str:
+    """Return the first free one of NAME_old, NAME_old2, NAME_old3 ..., as in Spark tables."""
+    names = (f"{name}_old{'' if number == 1 else number}" for number in count(1))
+    return next(one for one in names if not is_taken(one))

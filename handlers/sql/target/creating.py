@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from hashlib import sha256
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
@@ -109,6 +108,7 @@ def _create_table(
     if sa.inspect(connection).has_table(name, schema=schema):
         return
     untold = [column for column in missing.key if column not in missing.columns]
+    required = () if missing.of_versions else missing.key  # a history outlives columns of the source
     columns = {**dict.fromkeys(untold, "longtext"), **missing.columns, **missing.of_versions}
     types = {
         column: _type(connection, column, text, len(missing.key) if column in missing.key else 0)
@@ -121,7 +121,7 @@ def _create_table(
         sa.MetaData(),
         *(
             # NOT NULL is not copied: invalid dates become None, and a change may lack columns.
-            sa.Column(exact(column), type_, nullable=column not in missing.key, autoincrement=False)
+            sa.Column(exact(column), type_, nullable=column not in required, autoincrement=False)
             for column, type_ in types.items()
         ),
         _finds_rows(connection, missing),
@@ -141,8 +141,8 @@ def _finds_rows(connection: sa.Connection, missing: TableMissing) -> sa.sql.sche
         return sa.PrimaryKeyConstraint(*missing.key)
     if connection.dialect.name == "duckdb":
         return sa.PrimaryKeyConstraint()
-    digest = sha256(missing.name[1].encode()).hexdigest()[:40]
-    return sa.Index(f"{digest}_binlane_versions", *missing.key)
+    # A renamed table keeps its index, and a new one of its former name needs another.
+    return sa.Index(f"{uuid4().hex}_binlane_versions", *missing.key)
 
 
 def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:

@@ -187,8 +187,9 @@ def of_current(
     copied = (end, *(one for one in table.columns.values() if one is not end and not one.is_generated))
     into, values = insert_into(table, copied), names(copied[1:])
     last = f"max(coalesce({end.quoted}, {start.quoted})), count(*) - count({end.quoted})"
+    renewed = tuple(one for one in table.columns.values() if one.is_renewed)
     return OfCurrent(
-        _update(table, (end,), key, placeholder) + f" AND {end.quoted} IS NULL",
+        _update(table, (end,), key, placeholder, renewed=renewed) + f" AND {end.quoted} IS NULL",
         f"{into} SELECT {end.given(placeholder)}, {values} FROM {table.quoted} WHERE {current}",
         f"{last} FROM {table.quoted} WHERE {of_key}",
     )

@@ -270,3 +270,20 @@ def test_a_type_whose_extension_the_target_lacks_follows_as_text(make_sql: MakeL
         handler.handle(batch(others, {"id": 2, "v": '{"a":"1"}', "w": "x"}, offset=1))
     typed = "SELECT pg_typeof(v)::text, pg_typeof(w)::text FROM shop.orders"
     assert set(lab.run(typed)) == {("json", "text")}
+
+
+def test_a_schema_that_lacks_a_column_leaves_it_in_a_history(sql: SqlLab) -> None:
+    again = batch(SchemaTypes({"id": "int", "gone": "longtext"}), {"id": 1, "gone": "z"}, offset=3, later=9)
+    with sql.handler(mode="history") as handler:
+        handler.handle(BEFORE)
+        handler.handle(AFTER)
+        assert sorted((each["id"], str(each["n"]), str(each["gone"])) for each in sql.rows()) == [
+            (1, "1", "x"),
+            (2, "2", "y"),
+            (2, "two", "None"),
+        ]
+        handler.handle(again)
+    assert sorted((each["id"], str(each["n"]), str(each["gone"])) for each in sql.rows())[:2] == [
+        (1, "1", "x"),
+        (1, "None", "z"),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,11 +44,11 @@ def seconds(found: Any) -> int | None:
     return (time.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(seconds=1)
 
 
-def versions(sql: SqlLab, *names: str, start: str = START, end: str = END) -> list[tuple[Any, ...]]:
+def versions(sql: SqlLab, *names: str, table: str = "shop.orders") -> list[tuple[Any, ...]]:
     """(id, columns, start, end) in the order of time."""
     found = [
-        (each["id"], *(each[name] for name in names or ("name",)), seconds(each[start]), seconds(each[end]))
-        for each in sql.rows()
+        (each["id"], *(each[name] for name in names or ("name",)), seconds(each[START]), seconds(each[END]))
+        for each in sql.rows(table)
     ]
     return sorted(found, key=lambda each: (each[0], each[-2], each[-1] or 1e9, str(each)))
 
@@ -203,6 +204,60 @@ def test_a_truncate_and_a_dropped_table_end_all_versions(sql: SqlLab) -> None:
     assert versions(sql) == sorted([*ended, (1, "new", 80, 100)])
 
 
+def test_a_table_that_gets_a_former_name_leaves_the_ended_history_aside(sql: SqlLab) -> None:
+    """As tools do that build a table anew, again and again."""
+    swap = "RENAME TABLE shop.orders TO shop.old, shop.new TO shop.orders"
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(1, row(0, "first")), types=TYPES))
+        for number, offset in ((1, 1), (2, 5), (3, 9)):
+            second = number * 10
+            new = orders(insert(second, row(number, "new")), types=TYPES, offset=offset, table="shop.new")
+            handler.handle(new)
+            handler.handle(orders(at(second + 1, op="ddl", sql=swap), offset=offset + 1))
+            handler.handle(orders(at(second + 2, op="ddl", sql="DROP TABLE shop.old"), offset=offset + 2))
+            rows = orders(insert(second + 3, row(9, "later")), types=TYPES, offset=offset + 3)
+            handler.handle(rows)
+            assert versions(sql) == [(number, "new", second, None), (9, "later", second + 3, None)]
+        assert not sql.has("shop.new")
+    assert versions(sql, table="shop.old_old") == [(0, "first", 1, 12)]
+    assert versions(sql, table="shop.old_old2") == [(1, "new", 10, 22), (9, "later", 13, 22)]
+    assert versions(sql, table="shop.old") == [(2, "new", 20, 32), (9, "later", 23, 32)]
+
+
+def test_a_column_that_gets_a_kept_columns_name_leaves_that_one_aside(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1, "a", 5)), types=TYPES))
+        dropped = "ALTER TABLE orders DROP COLUMN qty, CHANGE name qty varchar(20)"
+        handler.handle(orders(at(20, op="ddl", sql=dropped), offset=1))
+        types, one = {"id": "int", "qty": "varchar(20)"}, {"id": 1, "qty": "b"}
+        handler.handle(orders(update(30, one, one), types=types, offset=2))
+    assert versions(sql, "qty", "qty_old") == [(1, "a", 5, 10, 30), (1, "b", None, 30, None)]
+
+
+def test_a_key_may_lose_its_columns(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1, "a")), types=TYPES))
+        changed = "ALTER TABLE orders DROP PRIMARY KEY, DROP COLUMN id, ADD PRIMARY KEY (name)"
+        handler.handle(orders(at(20, op="ddl", sql=changed), offset=1))
+        types = {"name": "varchar(20)", "qty": "int"}
+        new = insert(30, {"name": "x", "qty": 1}), delete(40, {"name": "a", "qty": 1})
+        handler.handle(orders(*new, types=types, offset=2, key="name"))
+    found = [(each["id"], each["name"], seconds(each[END])) for each in sql.rows()]
+    assert sorted(found, key=str) == [(1, "a", 40), (None, "x", None)]
+
+
+def test_an_ended_version_keeps_columns_that_the_target_renews(make_sql: Callable[[str], SqlLab]) -> None:
+    sql = make_sql("mariadb")
+    times = f"`{START}` datetime(3), `{END}` datetime(3)"
+    renewed = "made datetime NULL ON UPDATE CURRENT_TIMESTAMP"
+    sql.make("shop.orders", f"id int, name varchar(20), qty int, {renewed}, {times}")
+    types, made = {**TYPES, "made": "datetime"}, datetime(2020, 1, 1)
+    with sql.handler(mode="history") as handler:
+        one = {**row(1), "made": made}
+        handler.handle(orders(insert(10, one), update(20, one, one), delete(30, one), types=types))
+    assert versions(sql, "made") == [(1, made, 10, 20), (1, made, 20, 30)]
+
+
 def test_statements_about_columns_are_followed_in_all_versions(sql: SqlLab) -> None:
     with sql.handler(mode="history") as handler:
 
@@ -265,11 +320,11 @@ def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:
             handler.handle(orders(insert(1, named), types={"added": "int"}, offset=1))
     with sql.handler() as handler:
         handler.handle(orders(row(1), types=TYPES, table="crm.orders"))
-    with (
-        sql.handler(mode="history", worker="other") as handler,
-        pytest.raises(Rejected, match="has no columns __START_AT and __END_AT, so it is no history"),
-    ):
-        handler.handle(orders(insert(1, row(1)), types=TYPES, table="crm.orders", offset=2))
+    with sql.handler(mode="history", worker="other") as handler:
+        with pytest.raises(Rejected, match="has no columns __START_AT and __END_AT, so it is no history"):
+            handler.handle(orders(insert(1, row(1)), types=TYPES, table="crm.orders", offset=2))
+        with pytest.raises(Rejected, match="has no columns __START_AT and __END_AT, so it is no history"):
+            handler.handle(orders(at(3, op="truncate", sql="TRUNCATE orders"), table="crm.orders", offset=3))
     times = "__start_at timestamp NULL, __end_at timestamp NULL"
     sql.make("crm.small", f"id int, name varchar(20), qty int, {times}")
     with sql.handler(mode="history") as handler:
