@@ -270,3 +270,12 @@ def test_a_type_whose_extension_the_target_lacks_follows_as_text(make_sql: MakeL
         handler.handle(batch(others, {"id": 2, "v": '{"a":"1"}', "w": "x"}, offset=1))
     typed = "SELECT pg_typeof(v)::text, pg_typeof(w)::text FROM shop.orders"
     assert set(lab.run(typed)) == {("json", "text")}
+
+
+def test_a_history_keeps_the_columns_that_a_schema_lacks(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        for each in (BEFORE, AFTER):
+            handler.handle(each)
+    assert columns(sql) == ["__END_AT", "__START_AT", "added", "gone", "id", "n"]
+    found = [(row["id"], row["n"], row["gone"], row["__END_AT"] is None) for row in sql.rows()]
+    assert sorted(found, key=str) == [(1, "1", "x", True), (2, "2", "y", False), (2, "two", None, True)]
