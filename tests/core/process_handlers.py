@@ -124,7 +124,7 @@ class Writing(Handler):
                 _hang()
             case "fork":
                 if os.fork() == 0:
-                    time.sleep(12)
+                    time.sleep(25)
                     os._exit(0)
                 os.kill(os.getpid(), signal.SIGKILL)
             case "limit sockets":

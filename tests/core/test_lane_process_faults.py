@@ -177,7 +177,7 @@ def test_a_forked_process_hides_no_end(make: Make, writing: Entry, tmp_path: Pat
     stage = make({"handlers": [writing(does={"0": "fork"}, once=str(once))], "retry": NOW}, processes=1)
     orders = stage.unit("orders")
     stage.offer((orders, [0]))
-    stage.run(orders, seconds=6)
+    stage.run(orders, seconds=20)
     assert stage.events()[0]["attempt"] == 2
 
 
