@@ -55,14 +55,7 @@ class Applier:
         self._writer = writer
         self._handles = handles
         self.tables = KnownTables()
-<<<<<<< HEAD
         self._schemas = Schemas(naming, options.ddl, drops=options.period is None)
-=======
-        rules = options.ddl
-        if options.period is not None:  # as statements (see `handlers.sql.ddl.versions`)
-            rules = rules.model_copy(update={"drop_columns": False})
-        self._schemas = Schemas(naming, rules)
->>>>>>> g43b
         self._versions = options.period and Versions(*options.period, self._fitting, writer)
 
     def apply(

@@ -272,7 +272,6 @@ def test_a_type_whose_extension_the_target_lacks_follows_as_text(make_sql: MakeL
     assert set(lab.run(typed)) == {("json", "text")}
 
 
-<<<<<<< HEAD
 def test_a_schema_that_lacks_a_column_leaves_it_in_a_history(sql: SqlLab) -> None:
     again = batch(SchemaTypes({"id": "int", "gone": "longtext"}), {"id": 1, "gone": "z"}, offset=3, later=9)
     with sql.handler(mode="history") as handler:
@@ -288,12 +287,3 @@ def test_a_schema_that_lacks_a_column_leaves_it_in_a_history(sql: SqlLab) -> Non
         (1, "1", "x"),
         (1, "None", "z"),
     ]
-=======
-def test_a_history_keeps_the_columns_that_a_schema_lacks(sql: SqlLab) -> None:
-    with sql.handler(mode="history") as handler:
-        for each in (BEFORE, AFTER):
-            handler.handle(each)
-    assert columns(sql) == ["__END_AT", "__START_AT", "added", "gone", "id", "n"]
-    found = [(row["id"], row["n"], row["gone"], row["__END_AT"] is None) for row in sql.rows()]
-    assert sorted(found, key=str) == [(1, "1", "x", True), (2, "2", "y", False), (2, "two", None, True)]
->>>>>>> g43b
