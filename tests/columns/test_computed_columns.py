@@ -169,6 +169,12 @@ def test_a_computed_column_reads_the_row_as_it_leaves() -> None:
     assert isinstance(change.after["total"], Decimal)
 
 
+@pytest.mark.parametrize("text", ["round(a, 2)", "cast(a as decimal(4,2))", "round(-a, 2)"])
+def test_nothing_is_no_negative_zero(text: str) -> None:
+    """SQLite would keep it as another text."""
+    assert [str(value(text, {"a": a})) for a in (Decimal("-0.001"), -0.0, 0)] == ["0.00"] * 3
+
+
 @pytest.mark.parametrize(
     "text", ["nullif({}, 0)", "case when {} between 0 and 2 then 1 end", "coalesce({}, 0)", "({} + 0)"]
 )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from columns.ruling import configured, hashed
 from msgspec.structs import replace
 
 from handlers import Batch, Change, Rejected, StopWorker, TargetUnavailable
+from handlers.rows import is_move
 from handlers.testing import make_batch
 from worker.column_rules.applying import bring_under
 from worker.column_rules.transforms import passed
@@ -110,6 +112,18 @@ def test_a_delete_made_of_a_row_is_as_whole_as_the_row(lacks: frozenset[str] | N
     update = {"op": "update", "before": None, "after": {"id": 1, "gone": 1}, "lacks": lacks}
     [change] = received(rule_with("softly"), update)
     assert (change.op, change.before_is_whole) == ("delete", lacks == frozenset())
+
+
+def test_several_rows_of_one_take_no_values_from_each_others_old_rows() -> None:
+    """A target completes a new key's row from the delete before it. Here that is another line's."""
+    gone = {"op": "delete", "before": {"id": 1, "words": "a b", "doc": "x"}, "after": None, "offset": 0}
+    new = {"after": {"id": 2, "words": "a b"}, "lacks": frozenset({"doc"}), "index": 1, "offset": 0}
+    moving = {"moves_key": True}
+    found = received(rule_with("lines"), {**gone, **moving}, {**new, **moving})
+    assert [change.op for change in found] == ["delete", "delete", "insert", "insert"]
+    assert not any(is_move(one, other) for one, other in pairwise(found))
+    found = received(rule_with("upper"), {**gone, **moving}, {**new, **moving})
+    assert is_move(*found)
 
 
 def test_a_column_that_it_sets_is_not_lacking_any_more() -> None:

@@ -76,7 +76,8 @@ def _integer(value: Any) -> int:
 
 
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
-    number = number_of(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
+    # `plus` makes 0 of -0, which some targets would keep as another text.
+    number = _WIDE.plus(number_of(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE))
     if number.adjusted() >= precision - scale and number:
         raise ValueError("more digits than the type has")
     return number

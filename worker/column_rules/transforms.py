@@ -144,7 +144,10 @@ class Transform:
                 origin.is_whole if origin.before is None else (origin.lacks or set()) <= set(before or ())
             )
             is_whole = one.before_is_whole and (before is None or is_told)
-            own = replace(one, before=before, after=after, lacks=lacks, before_is_whole=is_whole)
+            moves = one.moves_key and len(made) == 1  # else another's old row would complete it
+            own = replace(
+                one, before=before, after=after, lacks=lacks, before_is_whole=is_whole, moves_key=moves
+            )
             if fault := _fault_of(origin, own, made[0]):
                 raise RuleFault(f"{self._name} {fault}")
             if self._rows is not None:
