@@ -61,7 +61,8 @@ class Versions:
         """Raise Unfit if the source's table can have no history."""
         if not key:
             raise Unfit("the table has no primary key, and a history needs one")
-        names = {name.lower() for name in (*(changes[0].types or ()), *(changes[0].after or ()))}
+        told = [changes[0].types or (), *map(_row, changes)]  # types may be only those of added columns
+        names = {name.lower() for each in told for name in each}
         if names & {self.start.lower(), self.end.lower()}:
             raise Unfit(f"a column of the source has the name of {self.start} or {self.end}: set other names")
 
@@ -78,7 +79,7 @@ class Versions:
                 rest = piece[stays : 1 if work.copy(*piece) else 2]
             else:
                 check_all_told(piece)
-            for wave in _waves(rest, key):
+            for wave in work.waves(rest):
                 work.put(wave)
 
     def _own_columns(self, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> Columns:
@@ -103,8 +104,26 @@ class _Work:
     def __post_init__(self) -> None:
         self.start, self.end = (self.table.columns[name] for name in (self.of.start, self.of.end))
         self.sql = of_current(self.of.writer.placeholder, self.table, self.own, self.start, self.end)
-        self.last = {_key(_row(one), self.key): _Last() for one in self.changes}
+        keys = list(dict.fromkeys(_key(_row(one), self.key) for one in self.changes))
+        stored: dict[tuple[Any, ...], _Key] = {}
+        # The target may store several spellings of a key as one.
+        self.same = {
+            key: stored.setdefault(one, key) for key, one in zip(keys, self._keys(keys).by_row(), strict=True)
+        }
+        self.last = {key: _Last() for key in stored.values()}
         self._read(list(self.last))
+
+    def waves(self, changes: Sequence[Change]) -> list[dict[_Key, Change]]:
+        """Divide the changes, so that each part has at most one of a key, and a key's are in order."""
+        waves: list[dict[_Key, Change]] = []
+        count: dict[_Key, int] = {}
+        for change in changes:
+            own = self.same[_key(_row(change), self.key)]
+            place = count[own] = count.get(own, -1) + 1
+            if place == len(waves):
+                waves.append({})
+            waves[place][own] = change
+        return waves
 
     def put(self, wave: dict[_Key, Change]) -> None:
         """Apply one change of each of these keys."""
@@ -144,7 +163,7 @@ class _Work:
     def copy(self, gone: Change, made: Change) -> bool:
         """Open a version with another key. It has the values of the old key's version that the change lacks.
         Returns False if there is no such version."""
-        old, new = _key(gone.before or {}, self.key), _key(made.after or {}, self.key)
+        old, new = (self.same[_key(row or {}, self.key)] for row in (gone.before, made.after))
         if not self.last[old].is_current:
             return False
         at = max(self.last[old].at, self.last[new].at, _time(made))
@@ -195,19 +214,6 @@ class _Work:
         """Return the columns that get their default in a version whose row is whole, as in a new row."""
         others = (one for one in self.table.columns.values() if one not in (*told, *self.own, self.end))
         return tuple(one for one in others if one.default)
-
-
-def _waves(changes: Sequence[Change], key: tuple[str, ...]) -> list[dict[_Key, Change]]:
-    """Divide the changes, so that each part has at most one of a key, and a key's are in order."""
-    waves: list[dict[_Key, Change]] = []
-    count: dict[_Key, int] = {}
-    for change in changes:
-        own = _key(_row(change), key)
-        place = count[own] = count.get(own, -1) + 1
-        if place == len(waves):
-            waves.append({})
-        waves[place][own] = change
-    return waves
 
 
 def _row(change: Change) -> Row:

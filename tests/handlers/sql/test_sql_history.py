@@ -309,10 +309,21 @@ def test_keys_of_several_columns_and_of_texts_find_their_versions(sql: SqlLab) -
     )
 
 
+def test_spellings_of_one_key_are_one_row(sql: SqlLab) -> None:
+    one, again = row(2, "a"), {**row(2, "b"), "id": "2"}
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(3, "a")), types=TYPES))
+        changes = insert(20, one), update(30, again, again), delete(40, one)
+        handler.handle(orders(*changes, types=TYPES, offset=1))
+    assert versions(sql) == [(2, "a", 20, 30), (2, "b", 30, 40), (3, "a", 10, None)]
+
+
 def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:
     with sql.handler(mode="history") as handler:
         with pytest.raises(Rejected, match="the table has no primary key, and a history needs one"):
             handler.handle(orders(insert(1, row(1)), types=TYPES, key=None))
+        with pytest.raises(Rejected, match="a column of the source has the name of __START_AT or __END_AT"):
+            handler.handle(orders(insert(1, row(1)), insert(1, {**row(2), END: "2020-01-01"})))
         named = {**row(1), "__start_at": 1}
         with pytest.raises(Rejected, match="a column of the source has the name of __START_AT or __END_AT"):
             handler.handle(orders(insert(1, named), types={**TYPES, "__start_at": "int"}, offset=1))
