@@ -141,6 +141,18 @@ def text(_change: Change) -> Any:
     return ["row"]
 
 
+def row_of_pairs(change: Change) -> Change:
+    return replace(change, after=[*(change.after or {}).items()])
+
+
+def keys_of_a_list(change: Change) -> Change:
+    return replace(change, key_columns=["id"])
+
+
+def lacks_of_a_list(change: Change) -> Change:
+    return replace(change, lacks=["name"])
+
+
 def moved(change: Change) -> Change:
     return replace(change, offset=change.offset + 1)
 

@@ -222,6 +222,9 @@ def test_a_value_that_the_columns_refuse_is_its_rows_own_fault() -> None:
 WRONG = {
     "nothing": "returned NoneType, and not a Change or a list ([] leaves the change out)",
     "text": "returned str, and not a Change or a list",
+    "row_of_pairs": "returned a change whose after is no dict",
+    "keys_of_a_list": "returned a change whose key_columns is no tuple",
+    "lacks_of_a_list": "returned a change whose lacks is no frozenset",
     "moved": "returned a change with another position",
     "other_index": "returned a change with another position",
     "other_transaction": "changed the transaction of a change",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +26,10 @@ FAULTS = (RuleFault, Rejected, RuntimeError, TargetUnavailable, StopWorker)
 """What `Transform.applied` raises."""
 _IMAGES = {"insert": (False, True), "snapshot": (False, True), "delete": (True, False)}
 """Operation -> whether its changes have `before` and `after`. An update has `after`."""
+
+
+_FIELDS = {"before": dict, "after": dict, "key_columns": tuple, "types": Mapping, "lacks": frozenset}
+"""Field of a change -> its type, if it is not None."""
 
 
 class TransformRule(Section):
@@ -108,9 +112,14 @@ class Transform:
             raise
         except Exception as error:
             raise RuntimeError(f"{self._name}: {type(error).__name__}: {error}") from error
-        if wrong := [type(one).__name__ for one in made if not isinstance(one, Change)]:
-            told = f"returned {wrong[0]}, and not a Change or a list ([] leaves the change out)"
-            raise Rejected(f"{self._name} {told}", at=at)
+        for one in made:
+            if not isinstance(one, Change):
+                told = f"returned {type(one).__name__}, and not a Change or a list ([] leaves the change out)"
+                raise Rejected(f"{self._name} {told}", at=at)
+            for field, kind in _FIELDS.items():
+                if (found := getattr(one, field)) is not None and not isinstance(found, kind):
+                    told = f"returned a change whose {field} is no {kind.__name__}"
+                    raise Rejected(f"{self._name} {told}", at=at)
         return made
 
     def _shown(self, change: Change) -> Change:

@@ -300,7 +300,7 @@ def test_deleted_rows_can_stay_with_the_time_of_their_deletion(sql: SqlLab) -> N
 
 def test_a_mark_leaves_what_the_source_does_not_tell_of_a_deleted_row(sql: SqlLab) -> None:
     """As PostgreSQL, which sends nulls beside the key."""
-    gone = {"before": {"id": 1, "note": None}, "after": None, "before_is_whole": False}
+    gone = {"before": {"id": 1, "note": None}, "after": None, "before_is_whole": False, "source_time_ms": 1000}
     with sql.handler() as handler:
         handler.handle(ruled(orders({"id": 1, "note": "a"}, offset=0), deletes="mark"))
         handler.handle(ruled(orders(gone, offset=1), deletes="mark"))
@@ -312,7 +312,7 @@ def test_a_mark_leaves_what_the_source_does_not_tell_of_a_deleted_row(sql: SqlLa
 
 
 def test_each_of_equal_rows_without_a_key_is_marked_once(sql: SqlLab) -> None:
-    gone = {"before": {"a": 1}, "after": None}
+    gone = {"before": {"a": 1}, "after": None, "source_time_ms": 1000}
     with sql.handler() as handler:
         handler.handle(ruled(orders({"a": 1}, {"a": 1}, {"a": 1}, key=None, offset=0), deletes="mark"))
         handler.handle(ruled(orders(gone, gone, key=None, offset=3), deletes="mark"))
