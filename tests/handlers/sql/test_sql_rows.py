@@ -300,7 +300,12 @@ def test_deleted_rows_can_stay_with_the_time_of_their_deletion(sql: SqlLab) -> N
 
 def test_a_mark_leaves_what_the_source_does_not_tell_of_a_deleted_row(sql: SqlLab) -> None:
     """As PostgreSQL, which sends nulls beside the key."""
-    gone = {"before": {"id": 1, "note": None}, "after": None, "before_is_whole": False, "source_time_ms": 1000}
+    gone = {
+        "before": {"id": 1, "note": None},
+        "after": None,
+        "before_is_whole": False,
+        "source_time_ms": 1000,
+    }
     with sql.handler() as handler:
         handler.handle(ruled(orders({"id": 1, "note": "a"}, offset=0), deletes="mark"))
         handler.handle(ruled(orders(gone, offset=1), deletes="mark"))
