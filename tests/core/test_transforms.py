@@ -208,6 +208,9 @@ def test_a_value_that_the_columns_refuse_is_its_rows_own_fault() -> None:
 WRONG = {
     "nothing": "returned NoneType, and not a Change or a list ([] leaves the change out)",
     "text": "returned str, and not a Change or a list",
+    "row": "returned dict, and not a Change or a list",
+    "row_or_empty": "returned dict, and not a Change or a list",
+    "empty_text": "returned str, and not a Change or a list",
     "moved": "returned a change with another position",
     "other_index": "returned a change with another position",
     "other_transaction": "changed the transaction of a change",
