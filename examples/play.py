@@ -24,16 +24,18 @@ QUIET = logging.Logger("play", level=logging.CRITICAL)  # librdkafka would log e
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    arguments.add_argument("files", nargs="*", type=Path, metavar="FILE")
     arguments.add_argument(
         "--bootstrap", default=os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or "localhost:9092"
     )
     arguments.add_argument("--topic", default="example", help="of records that name none")
     arguments.add_argument("--to", metavar="TOPIC", help="send all records to this topic instead")
     arguments.add_argument(
-        "--make", action="append", default=[], metavar="TOPIC", help="one more topic to make"
+        "--make", action="append", default=[], metavar="TOPIC", help="one more topic to make; needs no FILE"
     )
     options = arguments.parse_args()
+    if not options.files and not options.make:
+        arguments.error("name a FILE to send, or a topic to --make")
     try:
         records = [record for file in options.files for record in read_samples(file, options.topic)]
         if options.to:
@@ -47,6 +49,9 @@ def main() -> None:
             f"play.py: Kafka at {options.bootstrap}: {error.args[0].str()}; does it run there? "
             f"--bootstrap HOST:PORT names another one"
         ) from None
+    if not records and options.make:
+        print(f"topics exist now: {', '.join(sorted(options.make))}")
+        return
     topics = ", ".join(sorted({record.topic() for record in records}))
     print(f"{len(records)} records sent to {topics}")
 

@@ -137,6 +137,12 @@ def test_batches_are_given_to_a_function_instead(tmp_path: Path) -> None:
     assert not isinstance(found.handlers["noting"], Noting)
 
 
+def test_a_function_for_a_handler_that_no_table_has_is_refused(tmp_path: Path) -> None:
+    played(tmp_path, [record("t", 1)])
+    with pytest.raises(ValueError, match="instead: no handler is named notnig; handlers: noting"):
+        play(tmp_path / "c.yaml", tmp_path / "r.jsonl", instead={"notnig": print})
+
+
 def test_relative_paths_of_options_start_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     played(tmp_path, [record("t", 1)])

@@ -14,6 +14,7 @@ from worker.configuration import Configuration, ConfigurationError, load
 from worker.running.dead_letter_replay import Reader, ReplayFault
 
 MODULE = """
+from msgspec import structs
 from binlane import Rejected
 
 def clean(change):
@@ -36,6 +37,17 @@ async def later(change):
 
 def whole(batch):
     return batch.changes
+
+def reshape(change):
+    for row in (change.before, change.after):
+        if row:
+            row["active"] = row.pop("state") == "active"
+            row["id"] = str(row["id"])
+    types = {**change.types, "active": "tinyint(1)", "id": "varchar(20)"}
+    return structs.replace(change, types=types)
+
+def nothing(change):
+    return []
 """
 
 
@@ -53,7 +65,10 @@ def named(folder: Path, function: str) -> str:
 @pytest.mark.parametrize(
     ("function", "fault"),
     [
-        ("cleam", "has no cleam; allowed: broken, clean, later, of_two, strict, whole; nearest: "),
+        (
+            "cleam",
+            "has no cleam; allowed: broken, clean, later, nothing, of_two, reshape, strict, whole; nearest: ",
+        ),
         ("of_two", "of_two cannot be called with (change): missing a required argument: 'other'"),
         ("later", "later is async, and binlane would not await it; allowed: def later(change)"),
     ],
@@ -94,6 +109,29 @@ def test_a_sample_shows_rows_after_the_transform(folder: Path) -> None:
     assert '"email":"***"' in result.stdout
     result = check(folder, {"transform": named(folder, "clean")}, canal())
     assert "removed by transform" in result.stdout
+
+
+def test_a_review_is_shown_what_the_transform_makes_of_each_table(folder: Path) -> None:
+    columns = {
+        "exclude": ["ssn"],
+        "rename": {"id": "number", "active": "is_active"},
+        "mask": {"email": "redact"},
+    }
+    result = check(folder, {"transform": named(folder, "reshape"), "columns": columns}, canal())
+    assert reviewed(result) >= {
+        "id int number varchar(20) passes transform, renamed",
+        "email varchar(90) email varchar(3) every value is ***",
+        "ssn char(9) - left out",
+        "state varchar(9) - removed by transform",
+        "is_active tinyint(1) added by transform",
+    }
+    result = check(folder, {"transform": named(folder, "nothing")}, canal())
+    assert "state varchar(9) state varchar(9) passes transform" in reviewed(result), "no row says otherwise"
+
+
+def reviewed(result: Any) -> set[str]:
+    assert result.return_value == 0, result.output
+    return {" ".join(line.replace("│", " ").split()) for line in result.stdout.splitlines()}
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,18 @@ def nothing(_change: Change) -> None:
     return None
 
 
+def row(change: Change) -> Any:
+    return change.after
+
+
+def row_or_empty(change: Change) -> Any:
+    return {}
+
+
+def empty_text(change: Change) -> Any:
+    return ""
+
+
 def text(_change: Change) -> Any:
     return ["row"]
 

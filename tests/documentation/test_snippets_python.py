@@ -23,7 +23,7 @@ from integration.process import eventually
 from worker.local.broker_settings import free_port
 
 SHOWN = list(blocks("python"))
-OF_THE_READER = {"mirror": "class Mirror"}
+OF_THE_READER = {"cleaning": "def clean", "mirror": "class Mirror"}
 """Modules that the reader has written by then, and what an earlier snippet of the page has of them."""
 
 
@@ -113,3 +113,12 @@ def test_the_signature_of_the_webhook_page_is_told_from_others() -> None:
     headers = {"X-Binlane-Timestamp": now, "X-Binlane-Signature": f"sha256={sign}"}
     assert names["is_ours"](headers, body, secret)
     assert not names["is_ours"](headers, b"{ }", secret)
+
+
+def test_the_test_of_the_transforms_page_passes(tmp_path: Path) -> None:
+    function, test = [block.text for block in SHOWN if block.page.name == "transforms.md"]
+    (tmp_path / "cleaning.py").write_text(function)
+    (tmp_path / "test_cleaning.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_cleaning.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -52,11 +52,15 @@ def use(text: str, page: Path, folder: Path) -> None:
         text = text.replace(path, str(folder / Path(path).name))
     environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "sixteen-and-more-characters")
     for module in re.findall(r"(?:function|transform): (\w+):", text):  # the page shows it, too
-        [function] = [block.text for block in blocks("python") if block.page == page and "def " in block.text]
+        [function] = [block.text for block in blocks("python") if block.page == page and defines(block)]
         (folder / f"{module}.py").write_text(function)
     (folder / "shop.yaml").write_text(whole(text))
     own_handler = re.search(r"type: \"?[\w.]+:\w+", text)
     load(folder / "shop.yaml", environment=environment, check_handlers=not own_handler)
+
+
+def defines(block: Block) -> bool:
+    return "def " in block.text and "def test_" not in block.text
 
 
 @pytest.mark.parametrize("block", each(CONFIGURATIONS))

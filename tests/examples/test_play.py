@@ -32,6 +32,16 @@ def test_records_arrive_as_they_are_and_in_order(broker: Broker, tmp_path: Path)
     assert messages(broker.bootstrap_servers, "play.more") == []
 
 
+def test_topics_are_made_without_records(broker: Broker) -> None:
+    done = play("--bootstrap", broker.bootstrap_servers, "--make", "play.dead", "--make", "play.also")
+    assert (done.returncode, done.stdout) == (0, "topics exist now: play.also, play.dead\n"), done.stderr
+    assert messages(broker.bootstrap_servers, "play.dead") == []
+
+    done = play("--bootstrap", broker.bootstrap_servers)
+    assert done.returncode == 2
+    assert done.stderr.endswith("play.py: error: name a FILE to send, or a topic to --make\n")
+
+
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     done = play(str(tmp_path / "none.jsonl"))
 

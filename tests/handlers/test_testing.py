@@ -15,6 +15,13 @@ from handlers import Batch, Handler, HandlerContext, StopWorker
 from handlers.testing import make_batch, opened
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "handlers.md"
+SAMPLE = Path(__file__).parents[2] / "examples" / "formats" / "samples" / "canal.jsonl"
+OF_THE_SHOP = f"""
+def test_statements_are_no_dead_letters(play):
+    played = play("mirror.yaml", {str(SAMPLE)!r})
+    assert (played.letters, played.halted) == ([], {{}})
+    assert len(played.handlers["mirror"].into) == 4
+"""
 
 
 def test_the_example_of_the_docstring_is_true() -> None:
@@ -94,14 +101,24 @@ def test_the_handler_and_the_test_of_the_documentation_work(tmp_path: Path) -> N
     for name, language in (("mirror.yaml", "yaml"), ("orders.jsonl", "json")):
         (tmp_path / name).write_text(re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)[0])
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["binlane.pytest_plugin"]\n')
+    (tmp_path / "test_shop.py").write_text(OF_THE_SHOP)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_mirror.py", "test_played.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "test_mirror.py",
+            "test_played.py",
+            "test_shop.py",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_what_a_thread_of_the_handler_tells_is_raised_when_the_block_is_left(tmp_path: Path) -> None:

@@ -135,6 +135,17 @@ def test_the_worst_comes_first_and_the_headline_counts_the_others() -> None:
     assert headline(status, found)[1].startswith("No Kafka broker can be reached (and 4 other problems). ")
 
 
+def test_a_batch_that_is_retried_needs_a_restart_for_changed_code() -> None:
+    """A worker imports a module once, so it does not see the correction of a handler or a transform."""
+    status = calm()
+    retrying = msgspec.structs.replace(status.tables[0], state="retrying", error="KeyError: 'nmae'")
+    [found] = troubles(msgspec.structs.replace(status, tables=[retrying, *status.tables[1:]]))
+    assert found.do == (
+        "Fix what the error names. Processing then continues by itself. "
+        "If you change Python code, restart the worker."
+    )
+
+
 def test_partitions_without_a_first_commit_are_told_with_the_cause() -> None:
     status = calm()
     waits = msgspec.structs.replace(

@@ -102,7 +102,9 @@ class Transform:
         try:
             answer = self._function(given)
             refuse_unrun(answer, self._function)
-            made: list[Any] = [answer] if isinstance(answer, Change | None) else list(answer)
+            # A row or a text is not taken for its parts: an empty one would leave the change out.
+            is_one = isinstance(answer, Change | Mapping | str | bytes | None)
+            made: list[Any] = [answer] if is_one else list(answer)
         except Rejected as error:
             raise Rejected(f"{self._name}: {error}", at=error.at if at is None else at) from error
         except TargetUnavailable as error:  # of what it asks, not of the handler

@@ -61,13 +61,18 @@ def play(
     `records`: a file as for `binlane check --sample`. `instead`: name of a handler -> what gets its batches
     instead, such as a list's `append`. `folder`: where relative paths in options start.
 
-    Raises what would stop the worker, ConfigurationError, SampleError, and TimeoutError after `seconds`."""
+    Raises what would stop the worker, ConfigurationError, SampleError, TimeoutError after `seconds`, and
+    ValueError if no handler has a name in `instead`."""
     configuration, path = load(Path(config)), Path(config)
     configuration = configuration.model_copy(update={"tables": [*map(_soon, configuration.tables)]})
     if folder is not None:
         configuration.read_from(Path(folder) / path.name, configuration.secrets, configuration.hidden)
     lanes, errors, clock = Lanes(configuration.lanes, time.monotonic), list[BaseException](), time.monotonic
     handlers, metrics, letters = HandlerSet(configuration, fail=errors.append), Metrics(), _Letters()
+    if unknown := set(instead or {}) - (names := {bound.name for bound in handlers.bound()}):
+        raise ValueError(
+            f"instead: no handler is named {', '.join(sorted(unknown))}; handlers: {', '.join(sorted(names))}"
+        )
     for bound in handlers.bound():
         if bound.name in (instead or {}):
             bound.objects = (Calling((instead or {})[bound.name]),)

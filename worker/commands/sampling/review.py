@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import typer
 from rich.console import Console
@@ -37,18 +37,28 @@ _KEYS = {
 }
 
 
+@dataclass(slots=True)
+class _Columns:
+    """Columns of a table -> type, if known; in the order in which they were first seen."""
+
+    rule: TableRule
+    of_source: dict[str, str | None] = field(default_factory=dict)
+    transformed: set[str] = field(default_factory=set)
+    """Columns of the rows of which `sent` was made."""
+    sent: dict[str, str | None] = field(default_factory=dict)
+
+
 class Review:
     """The columns of the tables in a sample."""
 
     def __init__(self, configuration: Configuration, output: Output) -> None:
         self._configuration = configuration
         self._clean = output.clean
-        # Column -> its type, if known; in the order in which they were first seen.
-        self._tables: dict[str, tuple[TableRule, dict[str, str | None]]] = {}
+        self._tables: dict[str, _Columns] = {}
 
     def see(self, table: str, rule: TableRule, changes: Iterable[Change]) -> None:
         """Add changes of the table, as the source sends them."""
-        _, columns = self._tables.setdefault(table, (rule, {}))
+        columns = self._tables.setdefault(table, _Columns(rule)).of_source
         for change in changes:
             for name, type_ in (change.types or {}).items():
                 columns[name] = type_
@@ -56,17 +66,25 @@ class Review:
                 for name in row or ():
                     columns.setdefault(name, None)
 
+    def see_sent(self, table: str, changes: Iterable[Change], sent: Iterable[Change]) -> None:
+        """Add what handlers receive of changes that were seen. A whole row shows what a transform removes."""
+        seen = self._tables[table]
+        seen.transformed.update(name for change in changes for name in change.after or ())
+        for change in sent:
+            seen.sent.update({name: (change.types or {}).get(name) for name in change.after or ()})
+
     def show(self, console: Console) -> int:
         """Print them, and a line for each name in the rules that no table has. Return how many those are."""
-        for table, (rule, columns) in sorted(self._tables.items()):
-            if columns:
-                self._print(console, table, rule, columns)
+        for table, columns in sorted(self._tables.items()):
+            if columns.of_source:
+                self._print(console, table, columns)
         faults = list(self._unknown())
         for fault in faults:
             typer.echo(self._clean(fault), err=True)
         return len(faults)
 
-    def _print(self, console: Console, table: str, rule: TableRule, columns: dict[str, str | None]) -> None:
+    def _print(self, console: Console, table: str, columns: _Columns) -> None:
+        rule = columns.rule
         shown = table_with(
             ("column", "type", "new name", "type", "applied rules"),
             title=Text(self._clean(f"What handlers receive of {table}")),
@@ -83,7 +101,7 @@ class Review:
         if rule.deletes != "apply":
             console.print(Text(f"Deletes: {rule.deletes}"))
         try:
-            plans.leaving(columns)
+            plans.leaving(columns.of_source)
         except RuleFault as fault:
             console.print(Text(self._clean(str(fault)), style="red"), soft_wrap=True)
 
@@ -91,7 +109,7 @@ class Review:
         """Yield a sentence for each name in a rule that none of its tables in the sample has."""
         for number, rule in enumerate(self._configuration.tables):
             columns = {
-                name: None for known, of_one in self._tables.values() if known is rule for name in of_one
+                name: None for one in self._tables.values() if one.rule is rule for name in one.of_source
             }
             if (rules := rule.row_rules) is None or not columns or rule.transform is not None:
                 continue  # a transform may add columns
@@ -102,18 +120,29 @@ class Review:
                 yield f"tables[{number}].{key}: no table of the sample has a column {name}{hint}"
 
 
-def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[str, str, str, str, str]]:
-    for name, type_ in columns.items():
+def _rows(plans: ColumnPlans, columns: _Columns) -> Iterator[tuple[str, str, str, str, str]]:
+    rule, sent = columns.rule, columns.sent
+    new = dict.fromkeys(name for name in sent if name not in plans.new_types)
+    if rule.deletes == "mark":
+        new.pop(rule.deleted_column, None)
+    for name, type_ in columns.of_source.items():
         one = plans.treatment(name)
         if one is None:
             yield name, type_ or "", "-", "", "left out"
             continue
-        done = []
+        done, type_sent = [], one.type_of(type_ or "")
+        new.pop(one.to, None)
+        if rule.transform is not None and one.mask is None:
+            if sent and one.to not in sent and name in columns.transformed:
+                yield name, type_ or "", "-", "", "removed by transform"
+                continue
+            done.append("passes transform")
+            type_sent = sent.get(one.to) or type_sent
         if one.mask is not None:
-            rule = one.mask.rule
+            mask = one.mask.rule
             stays = ", ".join(
                 f"the {which} {count}"
-                for which, count in (("first", rule.first), ("last", rule.last))
+                for which, count in (("first", mask.first), ("last", mask.last))
                 if count
             )
             done.append(
@@ -122,16 +151,18 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
                     "redact": "every value is ***",
                     "partial": f"{stays} visible; *** for the rest",
                     "null": "every value is NULL",
-                }[rule.kind]
+                }[mask.kind]
             )
         if one.cast is not None:
             done.append("cast")
         if one.to != name:
             done.append("renamed")
-        yield name, type_ or "", one.to, one.type_of(type_ or ""), ", ".join(done) or "unchanged"
+        yield name, type_ or "", one.to, type_sent, ", ".join(done) or "unchanged"
     for name, type_ in plans.new_types.items():
         expression = plans.computed.expressions.get(name)
         yield "", "", name, type_, "added" if expression is None else f"computed: {expression.text}"
+    for name in new:
+        yield "", "", name, sent[name] or "", "added by transform"
 
 
 @dataclass(slots=True)

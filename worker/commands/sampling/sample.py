@@ -129,6 +129,8 @@ class _Shown:
         except FAULTS as fault:
             _print(console, record, Text(f"{table}: refused by its rules: {fault}", style="red"))
             return "refused"
+        if rule.transform is not None:
+            self._review.see_sent(table, sent, changes)
         unmet = None if rule.expectations is None else rule.expectations.unmet(changes, table)
         if unmet is not None:
             _print(console, record, Text(f"{unmet.action}: {unmet}", style="red"))

@@ -207,7 +207,8 @@ def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Troub
             level="warn",
             what=f"{_these(retrying)} being retried",
             error=first.error,
-            do="Fix what the error names. Processing then continues by itself.",
+            do="Fix what the error names. Processing then continues by itself. "
+            "If you change Python code, restart the worker.",
             table=first.table if len(retrying) == 1 else None,
             runbook="BinlaneTableWaits",
         )
