@@ -166,7 +166,7 @@ def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, lin
         (
             "handler: []",
             "handler: unknown key; "
-            "allowed: batch, columns, deleted_column, deletes, filter, "
+            "allowed: batch, columns, deleted_column, deletes, expect, filter, "
             "ghost_tables, handlers, match, on_failure, retry, "
             "slow_after; nearest: handlers",
         ),
