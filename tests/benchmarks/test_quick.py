@@ -30,6 +30,7 @@ def measured(folder: Path, *names: str) -> Path:
     return folder
 
 
+@pytest.mark.soak
 def test_every_benchmark_writes_its_figures_goals_and_machine(results: Path) -> None:
     for name in ("tracker", "no_work"):
         report = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))

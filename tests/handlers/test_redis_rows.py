@@ -227,7 +227,7 @@ def test_truncate_and_drop_remove_the_keys_of_their_table_alone(
 
 def test_a_statement_removes_the_keys_of_all_tables_that_it_drops(lab: RedisLab) -> None:
     rows = [orders({"id": 1}, table=table) for table in ("shop.orders", "shop.items", "shop.x", "crm.y")]
-    drop = orders({"sql": "DROP TABLE IF EXISTS `orders`, shop.items, crm.y /* x */"})
+    drop = orders({"sql": "DROP TABLE IF EXISTS `shop`.`orders`, shop.items, crm.y /* x */"})
     with capture_logs() as logs:
         lab.apply(*rows, drop, handles=lambda table: table.startswith("shop."))
     assert sorted(lab.client.keys()) == ["crm:y:1", "shop:x:1"]

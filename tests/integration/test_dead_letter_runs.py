@@ -231,6 +231,7 @@ def test_undecodable_records_are_dead_letters_byte_for_byte_with_and_without_a_t
     assert worker.sigterm() == 0
 
 
+@pytest.mark.soak
 def test_letters_are_listed_chosen_and_tried_without_effect(stage: Stage, broker: Broker) -> None:
     broker.create_topic(f"{stage.topic}.dead")
     poison = stage.gate()

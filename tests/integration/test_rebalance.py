@@ -139,6 +139,7 @@ def test_a_handler_that_returns_after_its_partition_left_changes_nothing(make_st
     stage.check(NothingLost(source.rows))
 
 
+@pytest.mark.soak
 def test_a_slow_handler_and_tiny_bounds_do_not_cost_the_membership(make_stage: MakeStage) -> None:
     stage = make_stage()
     source = stage.source()

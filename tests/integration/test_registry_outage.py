@@ -141,6 +141,7 @@ def test_what_names_its_schema_in_a_header_waits_and_is_read_in_order(
     assert worker.sigterm() == 0
 
 
+@pytest.mark.soak
 def test_an_id_that_the_registry_does_not_know_is_a_dead_letter_of_its_own(
     make_stage: MakeStage, registry: SchemaRegistry, broker: Broker
 ) -> None:

@@ -94,6 +94,7 @@ def _compare(handler: Handler, batches: Sequence[Batch], looks: int, chance: ran
     return seen + handler.check()
 
 
+@pytest.mark.soak
 def test_some_tables_of_a_stream_are_read_alike(handler: Handler) -> None:
     found = [batch for batch in _batches("canal") if batch.table in _SOME]
     assert _compare(handler, found, 2, random.Random(1)) > 1

@@ -137,7 +137,9 @@ def _look(configuration: Configuration, topic: str) -> Guess:
     if found is not None and found.error is not None:
         metadata = cluster_metadata(admin_settings(configuration), KAFKA_SECONDS, SILENT)
         names = sorted(name for name in metadata.topics if not name.startswith("__"))
-        raise InitError(f"topic {topic}: {found.error}; the brokers have: {', '.join(names[:20]) or 'none'}")
+        near = nearest(topic, names)
+        shown = ", ".join(([near] if near else []) + [name for name in names if name != near][:20])
+        raise InitError(f"topic {topic}: {found.error}; the brokers have: {shown or 'none'}")
     records = first_records(configuration, topic)
     if not records:
         raise InitError(f"topic {topic} has no records, and only records say what they are: send some first")

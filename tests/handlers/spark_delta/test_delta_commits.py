@@ -86,6 +86,7 @@ def test_of_two_at_once_one_brings_it_in(make_table: MakeTable, shared: SharedSp
     assert [tuple(row) for row in found] == [(1, 1 if mode == "replica" else 2), (2, 1)]
 
 
+@pytest.mark.soak
 def test_a_commit_that_failed_leaves_nothing(make_table: MakeTable) -> None:
     table = make_table()
     put(table, 1)
@@ -204,6 +205,7 @@ def test_a_commit_that_another_writer_has_overwritten_is_noticed(make_table: Mak
     assert table.rows("id") == [(1,)]
 
 
+@pytest.mark.soak
 def test_a_commit_in_between_is_a_conflict(make_table: MakeTable, shared: SharedSpark) -> None:
     table = make_table()
     put(table, 1)

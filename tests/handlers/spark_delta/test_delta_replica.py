@@ -204,6 +204,7 @@ def test_narrower_values_fit_a_wider_table(make_table: MakeTable, way: str) -> N
     assert table.types() == {"id": "bigint", "price": "decimal(12,3)", "day": "timestamp_ntz"}
 
 
+@pytest.mark.soak
 def test_random_changes_come_to_what_a_model_says(make_table: MakeTable, way: str) -> None:
     chance = random.Random(way)
     keyed = shape(("a", "b"), a=pa.string(), b=pa.int32(), x=pa.string(), y=pa.float64())

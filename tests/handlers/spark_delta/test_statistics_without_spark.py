@@ -54,6 +54,7 @@ def found(table: Table, condition: str) -> int:
     return int(row[0])
 
 
+@pytest.mark.soak
 def test_every_value_is_found(make_table: MakeTable) -> None:
     table = make_table(merge=BY_RS)
     of = shape(id=pa.int64(), **{f"v{number}": kind for number, (kind, _, _) in enumerate(_VALUES)})

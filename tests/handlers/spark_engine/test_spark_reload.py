@@ -70,6 +70,7 @@ def spoil(lake: Lake) -> None:
     lake.sql("INSERT INTO {t} VALUES (99, 'by hand')")
 
 
+@pytest.mark.soak
 def test_the_table_is_as_the_topic_tells_and_the_worker_goes_on_behind_it(lake: Lake) -> None:
     lake.take(*rows(0, 10))
     lake.sink().merge()

@@ -260,6 +260,7 @@ def test_columns_of_the_table_alone_are_none_of_the_source_after_a_statement(lak
     assert lake.rows("id, name, own, nested.a, string(any) AS v, c") == [(1, "b", "mine", 1, "7", 6)]
 
 
+@pytest.mark.soak
 def test_a_table_is_not_copied_into_another_schema_without_what_it_computes(make_lake: MakeLake) -> None:
     lake = make_lake(table="{database}.{table}")
     try:

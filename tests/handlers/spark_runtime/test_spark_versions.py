@@ -85,6 +85,7 @@ def test_a_connect_server_may_be_newer_than_its_client_and_never_older(
         check_server(server, client)
 
 
+@pytest.mark.soak
 def test_a_worker_with_another_pyspark_says_which_to_install(tmp_path: Path) -> None:
     """The real command, beside whose pyspark another version's metadata is found first."""
     (tmp_path / "site/pyspark-3.5.9.dist-info").mkdir(parents=True)

@@ -75,6 +75,7 @@ def test_floats_keep_their_signs_and_are_found_by_any_zero_or_nan(lake: Lake) ->
     assert [str(each) for each in read_at(orders.path, ["n"])["n"].to_pylist()].count("-0.0") == 3
 
 
+@pytest.mark.soak
 def test_deletion_vectors_are_for_spark_until_they_are_purged(lake: Lake) -> None:
     orders = lake()
     vectors = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
