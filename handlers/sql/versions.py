@@ -204,8 +204,7 @@ class _Work:
             self.connection.exec_driver_sql(sql, given)
 
     def _keys(self, keys: Sequence[_Key]) -> Rows:
-        block = folding.Block(self.key, list(zip(*keys, strict=True)), len(keys))
-        return self.of.fitting.rows(self.table, block, self.changes, keyed=True)
+        return self._fitted(folding.Block(self.key, list(zip(*keys, strict=True)), len(keys)))
 
     def _fitted(self, block: folding.Block) -> Rows:
         return self.of.fitting.rows(self.table, block, self.changes, keyed=True)

@@ -69,6 +69,7 @@ class Expression:
         return of
 
 
+@lru_cache(_MOST_SHAPES)  # the file is checked, and the rules are made, several times
 def read_expression(text: str) -> Expression:
     """Parse an expression. Raises FilterError."""
     tree = inner = parsed(text)

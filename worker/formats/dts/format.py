@@ -189,7 +189,8 @@ def _told(read: DTSRecord) -> str:
     sql, name = _statement(read), read.header.object_name
     if name is None or read.header.source_type == "PostgreSQL":
         return sql
-    ran_in, place = names_of(name)[0], table_of(sql, names_of(name)[0])
+    ran_in = names_of(name)[0]
+    place = table_of(sql, ran_in)
     if place is None or place[0] == ran_in:
         return sql
     # Imported with the first such statement: sqlglot is slow to import.
