@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import resource
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from building import chunk, configuration, record, work
+from open_files import no_more_open_files
 from process_stage import ProcessStage
 from processing import NOW
 from structlog.testing import capture_logs
@@ -65,13 +65,9 @@ def test_a_worker_without_free_files_kills_no_process(make: Make, writing: Entry
     stage.start()
     stage.wait(stage.calls.current)
     time.sleep(0.2)
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), before[1]))
-    try:
+    with no_more_open_files():
         stage.offer((items, [1]))
         stage.wait(lambda: items.state is UnitState.BACKOFF)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
     stage.wait(lambda: stage.checkpoint() == Checkpoint(2))
     assert stage.ids("orders") == [[0]]
     assert {line["pid"] for line in stage.events()} == set(stage.pids())
@@ -82,14 +78,10 @@ def test_the_stack_is_that_of_the_call_after_a_connection_could_not_be_made(
 ) -> None:
     stage = make({"handlers": [writing(does={"100": "hang"})]}, processes=1)
     orders = stage.unit("orders")
-    own, before = present(stage), resource.getrlimit(resource.RLIMIT_NOFILE)
+    own = present(stage)
     free = own._free.pop()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), before[1]))
-    try:
-        with pytest.raises(ProcessAway, match="cannot be asked"):
-            own.ask("kept")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with no_more_open_files(), pytest.raises(ProcessAway, match="cannot be asked"):
+        own.ask("kept")
     stage.offer((orders, [1]))
     stage.start()
     stage.wait(stage.calls.current)

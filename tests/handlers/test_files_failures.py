@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from files_lab import batch, finished, offsets, opened, parts
+from open_files import no_more_open_files
 
 from handlers import Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace
@@ -53,20 +54,6 @@ def test_a_first_batch_that_failed_leaves_no_file(tmp_path: Path) -> None:
     ):
         handler.handle(batch(0, 5))
     assert finished(tmp_path) == parts(tmp_path) == []
-
-
-@contextmanager
-def no_more_open_files() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
-    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(used)]  # whatever was free below
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken) + 1, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in taken:
-            os.close(descriptor)
 
 
 def test_without_a_free_descriptor_the_batch_waits(tmp_path: Path) -> None:
