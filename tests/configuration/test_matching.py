@@ -49,9 +49,9 @@ def test_an_expression_sees_no_name_that_is_longer_than_any_table_may_have() -> 
     """Its time grows with the name, which whoever writes into the topics chooses."""
     matches = table_matcher(r"/(.|..)*\.x?y?/")
     assert matches("a" * 510 + ".")
-    began = time.monotonic()
+    began = time.thread_time()
     assert not matches("a" * 10_000_000 + ".")
-    assert time.monotonic() - began < 1
+    assert time.thread_time() - began < 1
 
 
 @pytest.mark.parametrize(

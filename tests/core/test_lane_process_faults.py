@@ -257,13 +257,13 @@ def test_a_process_forgets_what_is_told_while_another_batch_runs_alone(make: Mak
 
 
 def test_stopped_processes_end_together(make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_END_SECONDS", 1.0)
+    monkeypatch.setattr(process, "_END_SECONDS", 2.0)
     stage = make({"handlers": [writing()]}, processes=4)
     for pid in stage.pids():
         stop(pid)
     begin = time.monotonic()
     stage.processes.close()
-    assert time.monotonic() - begin < 2.5
+    assert time.monotonic() - begin < 6, "one after the other they take 8 seconds"
 
 
 def test_a_stopped_process_ends_with_its_worker() -> None:

@@ -116,11 +116,11 @@ def test_a_name_like_a_rules_is_looked_for_in_short_names_only() -> None:
         {"match": f"shop.{letter * 200}"} for letter in "abcdefghijklmnopqrst"
     ]
     book = TableBook(configuration(*rules), handlers_of)
-    begun = time.perf_counter()
+    begun = time.thread_time()
     with capture_logs() as logs:
         for number in range(100):
             book.meet("shop", f"{number}{'abcdefghijklmnopqrst' * 25}")
-    assert time.perf_counter() - begun < 1.0
+    assert time.thread_time() - begun < 1.0
     assert {each.get("nearest") for each in logs} == {None}
     assert max(len(each.get("table", "")) for each in logs) < 300
     assert json.dumps(logs)
