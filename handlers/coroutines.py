@@ -87,15 +87,16 @@ class EventLoop:
         finally:
             del self._calls[thread], beyond[thread]
         assert call.task is not None  # it has ended
+        cancelled = call.cancelled
         try:
             answer = call.task.result()
-            if call.cancelled:  # it has caught this, perhaps before its work was done
-                raise asyncio.CancelledError(call.cancelled)
-            return answer
         except asyncio.CancelledError as error:  # no Exception, so it would end more than this call
             raise CancelledError(*error.args) from error
         finally:
             del call, coroutine  # otherwise an error and this frame would keep each other alive
+        if cancelled:  # it has caught this, perhaps before its work was done
+            raise CancelledError(cancelled)
+        return answer
 
     def cancel(self, of: Awaited, reason: str) -> None:
         """Cancel the calls in which the handler has a batch."""
