@@ -37,6 +37,8 @@ class _Call:
         self.ended = threading.Lock()
         self.ended.acquire()
         self.task: asyncio.Task[Any] | None = None
+        self.cancelled = ""
+        """The reason, once it is cancelled."""
         self.tasks: set[asyncio.Task[Any]] = set()
         """Those that run, with the coroutine's own."""
         self._coroutine = coroutine
@@ -49,8 +51,8 @@ class _Call:
 
     def cancel(self, reason: str) -> None:
         """Called on the loop, after `start`."""
-        if self.task is not None:
-            self.task.cancel(reason)
+        if self.task is not None and self.task.cancel(reason):
+            self.cancelled = reason
 
     def stack(self) -> str:
         """Return the stacks of its tasks, the innermost call last."""
@@ -85,12 +87,16 @@ class EventLoop:
         finally:
             del self._calls[thread], beyond[thread]
         assert call.task is not None  # it has ended
+        cancelled = call.cancelled
         try:
-            return call.task.result()
+            answer = call.task.result()
         except asyncio.CancelledError as error:  # no Exception, so it would end more than this call
             raise CancelledError(*error.args) from error
         finally:
             del call, coroutine  # otherwise an error and this frame would keep each other alive
+        if cancelled:  # it has caught this, perhaps before its work was done
+            raise CancelledError(cancelled)
+        return answer
 
     def cancel(self, of: Awaited, reason: str) -> None:
         """Cancel the calls in which the handler has a batch."""

@@ -29,6 +29,7 @@ def taken(text: str, row: dict[str, Any]) -> bool | None:
         ("total > 9.5", {"total": Decimal("9.50")}, False),
         ("total >= 9.5", {"total": 9.5}, True),
         ("total < -1", {"total": -2}, True),
+        ("total < - -1", {"total": 0}, True),
         ("active", {"active": 1}, True),
         ("NOT active", {"active": False}, True),
         ("active IS TRUE", {"active": None}, False),
@@ -50,7 +51,7 @@ NUMBERS = st.one_of(st.none(), st.integers(-2, 2))
 TERMS = st.sampled_from(
     (
         *("a = b", "a <> b", "a < 1", "b >= 0", "a IS NULL", "b IS NOT NULL", "a IN (0, b)"),
-        *("a NOT IN (1, NULL)", "a BETWEEN b AND 1", "NULL", "TRUE", "a NOT BETWEEN 0 AND b"),
+        *("a NOT IN (1, NULL)", "a < - -1", "a BETWEEN b AND 1", "NULL", "TRUE", "a NOT BETWEEN 0 AND b"),
         "COALESCE(a, b) = 0",
     )
 )
@@ -60,6 +61,9 @@ CONDITIONS = st.recursive(
         st.builds("({} AND {})".format, inner, inner),
         st.builds("({} OR {})".format, inner, inner),
         st.builds("(NOT {})".format, inner),
+        st.builds("{} AND {}".format, inner, inner),
+        st.builds("{} OR {}".format, inner, inner),
+        st.builds("NOT {}".format, inner),
     ),
     max_leaves=6,
 )

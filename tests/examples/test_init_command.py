@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -99,6 +100,41 @@ def test_own_json_has_its_row_and_its_key_found(played: Broker, tmp_path: Path) 
     layout = load(file).json_layout
     assert layout is not None
     assert (layout.database, layout.table, layout.after, layout.key) == ("=fleet", "=trips", "trip", ["id"])
+
+
+def canal(database: str, table: str) -> dict[str, Any]:
+    row = {"pkNames": ["id"], "mysqlType": {"id": "int"}, "data": [{"id": "1"}]}
+    return {"database": database, "table": table, "type": "INSERT", "isDdl": False, "es": 1, **row}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        canal("shop", "orders\nhttp: {port: 9999}\n#"),
+        canal("shop", "orders\x85name: other"),
+        canal("sh\x07op", "orders"),
+        canal("${HOME}", "orders"),
+        canal("/sh?p", "*[a]"),
+        {"kind": "started", "tr.ip": {"id": 1}},
+        {"kind": "started", "${HOME}": {"id": 1}},
+        {"kind": "started", ".": {"id": 1}},
+        {"kind": "started", "=trip": {"id": 1}},
+    ],
+)
+def test_names_in_records_are_nothing_but_names(
+    played: Broker, record: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/none/of/their/business")
+    file, sample = tmp_path / "first.yaml", tmp_path / "records.jsonl"
+    sample.write_text(json.dumps(record))
+    topic = topic_of(played, f".hostile.{abs(hash(sample))}.", sample.read_bytes())
+    answer = init(played, file, topic)
+    assert answer.return_value == 0, answer.output
+    configuration = load(file)
+    assert configuration.http is not None
+    assert (configuration.http.port, configuration.name) == (8080, f"{topic}-sql")
+    assert "business" not in repr(configuration)
+    assert binlane("check", file, "--sample", sample).return_value == 0
 
 
 def test_it_never_writes_over_a_file(played: Broker, tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ _KINDS = {
     "Round": ("value", "this decimals"),
     "Cast": ("value", "this to"),
     "Case": ("value", "ifs default"),
-    "If": ("value", "this true"),
 }
 _ALLOWED = f"{ALLOWED}, + - * /, ||, ROUND, ABS, DATE, NULLIF, CASE WHEN, CAST"
 _TRUTH = Cast("tinyint(1)", int, False)

@@ -153,13 +153,14 @@ def check(tree: Any, kinds: Kinds, allowed: str, depth: int = 0, *, is_condition
     if kind in ("Column", "Literal", "Boolean", "Null"):
         return
     inner_is_condition = is_condition and kind in ("And", "Or", "Not", "Paren")
-    for name in ("this", "expression", "low", "high", "true", "default"):
-        inner = tree.args.get(name)
-        if inner is not None:
-            as_condition = inner_is_condition or (kind, name) == ("If", "this")
-            check(inner, kinds, allowed, depth + 1, is_condition=as_condition)
-    for inner in (*tree.args.get("expressions", ()), *tree.args.get("ifs", ())):
+    for name in ("this", "expression", "low", "high", "default"):
+        if (inner := tree.args.get(name)) is not None:
+            check(inner, kinds, allowed, depth + 1, is_condition=inner_is_condition)
+    choices = tree.args.get("ifs", ())  # only those of CASE: IF(...) is another function
+    for inner in (*tree.args.get("expressions", ()), *(one.args["true"] for one in choices)):
         check(inner, kinds, allowed, depth + 1, is_condition=False)
+    for one in choices:
+        check(one.this, kinds, allowed, depth + 1, is_condition=True)
 
 
 # ---- compilation to functions

@@ -1,7 +1,7 @@
 """Values of expressions, compiled from sqlglot's tree to functions of a row. NULL in, NULL out.
 
-Numbers are exact: a float counts as its shortest decimal, and a result of more than 200 digits is an error.
-Only a division is rounded, at its 200th digit."""
+Numbers are exact: a float counts as its shortest decimal, and a result of more than 1,000 digits is an error.
+Only a division is rounded, at its 100th digit. So results of divisions can be added and multiplied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Value = Callable[[Mapping[str, Any]], Any]
 Conditions = Callable[[Any, Mapping[str, str]], Value]
 
 _WIDE = Context(prec=200)
-_EXACT = Context(prec=200, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow])
+_QUOTIENT = Context(prec=100)
+_EXACT = Context(prec=1000, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow])
 
 
 def compiled(  # noqa: PLR0911 - one return for each kind
@@ -27,16 +28,13 @@ def compiled(  # noqa: PLR0911 - one return for each kind
     """Return the function of a row that evaluates the tree. It raises FilterFault.
 
     `own`: a column's name in lower case -> its name in the row. `condition` compiles conditions."""
-    match type(tree).__name__:
+    match kind := type(tree).__name__:
         case "Column":
             name = own[tree.name.casefold()]
             return lambda row: row[name]
-        case "Literal" | "Boolean" | "Null":
+        case "Literal" | "Boolean" | "Null" | "Neg" if kind != "Neg" or tree.is_number:
             constant = literal(tree)
             return lambda _row: constant
-        case "Neg" if tree.this.is_number:
-            negative = -literal(tree.this)
-            return lambda _row: negative
         case "Nullif":
             one, other = (compiled(each, own, condition) for each in (tree.this, tree.expression))
             return lambda row: None if compared("=", found := one(row), other(row)) else found
@@ -47,14 +45,18 @@ def compiled(  # noqa: PLR0911 - one return for each kind
             return _case(tree, own, condition)
     if (function := _function_of(tree)) is None:
         return condition(tree, own)
-    parts = [one for name in ("this", "expression") if (one := tree.args.get(name)) is not None]
+    names = ("this", "expression")
+    parts = tree.flatten() if kind == "DPipe" else filter(None, map(tree.args.get, names))
     return _strict(function, *(compiled(one, own, condition) for one in parts))
 
 
 def literal(tree: Any) -> Any:
-    """Return the value of a literal. Raises ArithmeticError if it is no number."""
-    if type(tree).__name__ != "Literal":
-        return bool(tree.this) if tree.this is not None else None
+    """Return the value of a literal, or of a negative number. Raises ArithmeticError if it is no number."""
+    match type(tree).__name__:
+        case "Neg":
+            return -literal(tree.this)
+        case "Boolean" | "Null":
+            return bool(tree.this) if tree.this is not None else None
     if tree.is_string:
         return tree.this
     number = bounded(Decimal(tree.this))
@@ -119,7 +121,7 @@ def _calculated(operation: Callable[..., Decimal], *values: Any) -> Decimal:
 def _divide(one: Decimal, other: Decimal) -> Decimal:
     if not other:
         raise ZeroDivisionError
-    return _WIDE.divide(one, other)
+    return _QUOTIENT.divide(one, other)
 
 
 def _cased(change: Callable[[str], str], value: Any) -> str:
@@ -152,5 +154,5 @@ def _function_of(tree: Any) -> Callable[..., Any] | None:
             unit = Decimal(1).scaleb(-int(str(tree.args.get("decimals") or 0)))
             return partial(_calculated, lambda value: value.quantize(unit, ROUND_HALF_UP, _WIDE))
         case "DPipe" if to is not None:
-            return lambda one, other: cast(to, one) + cast(to, other)
+            return lambda *values: "".join(cast(to, one) for one in values)
     return None if to is None else partial(cast, to)

@@ -16,15 +16,15 @@ from confluent_kafka import KafkaException
 
 from handlers.kafka.librdkafka import SILENT, cluster_metadata
 from handlers.options.faults import nearest
-from handlers.options.matching import is_name
 from worker.commands.output import Output
-from worker.commands.sampling.guessing import Guess, GuessError, guessed
+from worker.commands.sampling.guessing import PLAIN, Guess, GuessError, guessed
 from worker.commands.sampling.review import Untold
 from worker.configuration import Configuration, ConfigurationError, load
 from worker.configuration.kafka_properties import admin_settings
 from worker.configuration.secrets import is_secret_key, passwords_in
 from worker.kafka.connection import KAFKA_SECONDS, reach_kafka
 from worker.kafka.first_records import first_records
+from worker.observing.visible_text import visible
 
 _HANDLERS: Mapping[str, str] = {
     "sql": "sqlite:///replica.db",
@@ -182,7 +182,7 @@ def _text(wanted: _Wanted, guess: Guess, file: Path) -> str:
         ]
     lines += [
         "batch: {max_wait: 500ms}    # waits this long to fill a batch",
-        f"# Tables of these records: {', '.join(guess.tables)}",
+        f"# Tables of these records: {visible(', '.join(guess.tables))}",
         "tables:    # the first match counts; others are skipped",
     ]
     for pattern in _patterns(guess.tables):
@@ -197,9 +197,9 @@ def _text(wanted: _Wanted, guess: Guess, file: Path) -> str:
 
 
 def _patterns(tables: Sequence[str]) -> list[str]:
-    """Return a pattern for each database."""
+    """Return a pattern for each database. Records name them, so other names could mean more in a file."""
     found = dict.fromkeys(table.partition(".")[0] for table in tables)
-    return [f"{name}.*" for name in found] if all(map(is_name, tables)) else ["*"]
+    return [f"{name}.*" for name in found] if all(map(PLAIN.fullmatch, found)) else ["*"]
 
 
 def _yaml(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRec
 from worker.formats.json_values import JSON_ERRORS, read_json
 from worker.units.table import routed
 
+PLAIN = re.compile(r"[\w-]+")
+"""Names that mean themselves in a configuration: no pattern, path, variable or control character."""
 _SHOWN = 24
 
 
@@ -86,9 +89,11 @@ def _own_json(records: Sequence[Record], topic: str) -> Guess:
         raise GuessError(
             f"topic {topic}: JSON of several topics: choose one of {', '.join(sorted(topics)[:20])}"
         )
-    database, _, table = topics.pop().rpartition(".")
+    database, _, table = topics.pop().strip(".").rpartition(".")
     after = "."
-    nested = Counter(name for row in rows for name, value in row.items() if isinstance(value, dict))
+    nested = Counter(
+        name for row in rows for name in row if isinstance(row[name], dict) and PLAIN.fullmatch(name)
+    )
     if not all("id" in row for row in rows) and (most := nested.most_common(1)) and most[0][1] == len(rows):
         after, rows = most[0][0], [row[most[0][0]] for row in rows]
     key = [name for name in ("id", f"{table}_id") if all(row.get(name) is not None for row in rows)][:1]
