@@ -266,6 +266,7 @@ def test_a_table_that_is_made_again_continues_its_history(sql: SqlLab) -> None:
         for offset, statement in enumerate(
             (
                 "CREATE TABLE IF NOT EXISTS orders (id int PRIMARY KEY, name varchar(20))",
+                "ALTER TABLE orders ADD COLUMN IF NOT EXISTS qty int",
                 "DROP TABLE orders",
                 "CREATE TABLE orders (id int PRIMARY KEY, name varchar(20))",
             ),
@@ -273,11 +274,12 @@ def test_a_table_that_is_made_again_continues_its_history(sql: SqlLab) -> None:
         ):
             handler.handle(orders(at(19 + offset, op="ddl", sql=statement), offset=offset))
         handler.handle(
-            orders(insert(30, {"id": 1, "name": "b"}), types={"id": "int", "name": "varchar(20)"}, offset=4)
+            orders(insert(30, {"id": 1, "name": "b"}), types={"id": "int", "name": "varchar(20)"}, offset=5)
         )
         added = "ALTER TABLE orders ADD COLUMN qty varchar(9) NOT NULL DEFAULT 'x'"
-        handler.handle(orders(at(31, op="ddl", sql=added), offset=5))
-    assert versions(sql, "qty", "qty_old") == [(1, None, 5, 10, 21), (1, "x", None, 30, None)]
+        handler.handle(orders(at(31, op="ddl", sql=added), offset=6))
+    assert versions(sql, "qty", "qty_old") == [(1, None, 5, 10, 22), (1, "x", None, 30, None)]
+    assert "qty_old2" not in sql.rows()[0]
 
 
 def test_a_new_column_is_filled_in_current_versions_alone(sql: SqlLab) -> None:
