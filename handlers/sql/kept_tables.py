@@ -27,6 +27,7 @@ NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
 _OF_STATEMENT = -3  # as its shard, or lower: one for each statement of a partition
 _OF_SCHEMA = -3  # as its shard, without a topic
+_OF_DROPPED = -4  # as its shard, without a topic
 _MADE, _KEPT = 1, 0  # as its offset
 _LOCK_SECONDS = 30
 _NO_SUCH_LOCKS = (1105, 1235)
@@ -140,10 +141,26 @@ class Kept:
         self.note_gone(old)
         self.note_gone(new)
         self._note(new, _MADE if was_made else _KEPT)
+        self.note_dropped(new, self.dropped(old))
+        self.note_dropped(old, ())
 
     def note_gone(self, name: TableName) -> None:
         """Forget the table. A new table of that name will not be the handler's."""
         self.connection.execute(self.marks.delete().where(self._row_of_table(name)))
+
+    # ---- columns that a history keeps although the source has dropped them
+
+    def dropped(self, name: TableName) -> frozenset[str]:
+        found = sa.select(self.marks.c.seen_columns).where(self._row_of_table(name, _OF_DROPPED))
+        text = self.connection.scalar(found)
+        return frozenset(() if text is None else msgspec.json.decode(text))
+
+    def note_dropped(self, name: TableName, columns: Collection[str]) -> None:
+        self.connection.execute(self.marks.delete().where(self._row_of_table(name, _OF_DROPPED)))
+        if columns:
+            text = msgspec.json.encode(sorted(columns)).decode()
+            row = {**self._row(name, _OF_DROPPED, NO_TOPIC), "seen_columns": text}
+            self.connection.execute(self.marks.insert().values(row))
 
     # ---- columns from the schemas of records
 

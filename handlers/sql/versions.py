@@ -74,9 +74,7 @@ class Versions:
         for is_move, piece in folding.pieces(changes, key, table.is_covered_by, moves=False):
             rest = piece
             if is_move:
-                gone = piece[0]
-                stays = gone.op == "update" and gone.after == gone.key
-                rest = piece[stays : 1 if work.copy(*piece) else 2]
+                rest = work.copy(*piece)
             else:
                 check_all_told(piece)
             for wave in work.waves(rest):
@@ -152,7 +150,7 @@ class _Work:
         self._at_times(self.sql.end, ended)
         self._at_times(self.sql.keep, replaced)
         for block in folding.blocks(new):
-            self.of.writer.insert(self.connection, self._fitted(block))
+            self.of.writer.insert(self.connection, self._new(block))
         for rows in (whole, partial):
             for block in folding.blocks(rows):
                 fitted = self._fitted(block)
@@ -160,20 +158,22 @@ class _Work:
                     fitted = replace(fitted, untold=self._untold(fitted.columns))
                 self.of.writer.update_current(self.connection, fitted, self.own, self.end)
 
-    def copy(self, gone: Change, made: Change) -> bool:
+    def copy(self, gone: Change, made: Change) -> Sequence[Change]:
         """Open a version with another key. It has the values of the old key's version that the change lacks.
-        Returns False if there is no such version."""
+        Returns the changes that are left to apply."""
         old, new = (self.same[_key(row or {}, self.key)] for row in (gone.before, made.after))
+        if old == new:  # for the target, which knows both spellings as one key
+            return [made]
+        left = [] if gone.op == "update" and gone.after == gone.key else [gone]
         if not self.last[old].is_current:
-            return False
+            return [*left, made]
         at = max(self.last[old].at, self.last[new].at, _time(made))
         if self.last[new].is_current:
             self._at_times(self.sql.end, [(new, at)])
-        row = {**(made.after or {}), self.of.start: at}
-        fitted = self._fitted(folding.Block(tuple(row), [[value] for value in row.values()], 1))
-        self.of.writer.copy_current(self.connection, self._keys([old]), fitted, self.end)
+        [block] = folding.blocks([{**(made.after or {}), self.of.start: at}])
+        self.of.writer.copy_current(self.connection, self._keys([old]), self._new(block), self.end)
         self.last[old].at, self.last[new] = at, _Last(at, is_current=True)
-        return True
+        return left
 
     def _read(self, keys: list[_Key]) -> None:
         """Read when each key's last change was made, and whether it has a current version."""
@@ -205,6 +205,10 @@ class _Work:
 
     def _keys(self, keys: Sequence[_Key]) -> Rows:
         return self._fitted(folding.Block(self.key, list(zip(*keys, strict=True)), len(keys)))
+
+    def _new(self, block: folding.Block) -> Rows:
+        """Return rows to insert: without columns that the target computes."""
+        return self.of.fitting.rows(self.table, block, self.changes)
 
     def _fitted(self, block: folding.Block) -> Rows:
         return self.of.fitting.rows(self.table, block, self.changes, keyed=True)

@@ -53,13 +53,16 @@ def add_column(target: Target, table: TargetTable, column: Column) -> None:
     type_ = target.type_for(table, column.name, column.type)
     own = target.column(table, column.name)
     value = default_value(column, target.time_ms)
-    if own is not None and value is not None and target.is_again:
+    if own is not None and value is not None and target.is_again and target.end is None:
         target.alter(table, f"ALTER COLUMN {target.quote(own)} SET DEFAULT NULL")
     if own is None:
         _add(target, table, column.name, type_, value)
         default = column.default
         if value is None and default is not None and default.kind != "null":
             log.warning("ddl_default_not_known", table=table.name, column=column.name, default=default.text)
+    if value is not None and _sets_rows(target) and (own is None or target.is_again):
+        name = target.quote(own or column.name)
+        target.set_all(table, name, value, type_, f" WHERE {target.still_null(name)}")
     if column.generated is not None:
         _compute(target, table, column)
     if column.numbered:
@@ -68,10 +71,8 @@ def add_column(target: Target, table: TargetTable, column: Column) -> None:
 
 def _add(target: Target, table: TargetTable, name: str, type_: sa.types.TypeEngine[Any], value: Any) -> None:
     column, spelled = target.quote(name), target.spell(type_)
-    if value is None or target.is_file:
+    if value is None or _sets_rows(target):
         target.alter(table, f"ADD COLUMN {column} {spelled}{'' if target.family == 'duckdb' else ' NULL'}")
-        if value is not None:
-            target.set_all(table, column, value, type_)
         return
     # A default fills existing rows in the same statement. Later rows have their own values.
     literal = target.literal(value, type_)
@@ -82,6 +83,11 @@ def _add(target: Target, table: TargetTable, name: str, type_: sa.types.TypeEngi
         table, f"ADD COLUMN {column} {spelled} NULL DEFAULT {f'({literal})' if is_long else literal}"
     )
     target.alter(table, f"ALTER COLUMN {column} SET DEFAULT NULL")
+
+
+def _sets_rows(target: Target) -> bool:
+    """Return whether existing rows get a default by an UPDATE of their own."""
+    return target.is_file or target.end is not None
 
 
 def _compute(target: Target, table: TargetTable, column: Column) -> None:
@@ -98,12 +104,12 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
         integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
         expression = formula.sql(target.family, integers)
         sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
-        target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {own} IS NULL")
+        target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {target.still_null(own)}")
         return
     names = ", ".join(target.quote(name) for name in formula.columns)
     place = row_id(types, "sqlite")
     rows = target.run(
-        f"SELECT {place}, {names} FROM {target.ref(table)} WHERE {own} IS NULL", is_change=False
+        f"SELECT {place}, {names} FROM {target.ref(table)} WHERE {target.still_null(own)}", is_change=False
     ).all()
     type_ = sql_type(column.type, "sqlite")
     changed = []

@@ -54,7 +54,7 @@ def apply(
     Rejected if the statement cannot be read or would change a table that the handler needs for itself.
     Raises SQLAlchemy's errors."""
     operations = operations_of(change, own)
-    target = Target(kept, naming, change.source_time_ms, done=[])
+    target = Target(kept, naming, change.source_time_ms, done=[], end=period and period[1])
     statement = Statement.of(change, replay_of)
     commits_each = target.family == "mysql"
     begun = kept.step_of(own, statement) if commits_each else None

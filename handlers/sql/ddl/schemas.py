@@ -18,6 +18,7 @@ from handlers.mysql.ddl import Column, DropColumn, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.sql.ddl.columns import drop_column, modify_column
 from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.ddl.versions import set_column_aside
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import Naming
 from handlers.sql.target.creating import fitting
@@ -139,6 +140,8 @@ class Schemas:
         now, streamed = _columns_of(types), set(seen.streamed)
         shared = self._shared(target, own)
         dropped = [name for name in seen.dropped if name not in types]
+        for name in set(seen.dropped) & types.keys() - shared if not self._drops else ():
+            set_column_aside(target, table, target.column(table, name))
         for name, old in seen.columns.items():
             new = now.get(name)
             if old.to is None:

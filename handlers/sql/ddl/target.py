@@ -39,6 +39,8 @@ class Target:
     """All statements that ran."""
     is_again: bool = False
     """Whether an interrupted worker has begun the operation before."""
+    end: str | None = None
+    """In a history, the column with the end of versions. New columns are filled only where it is NULL."""
 
     @property
     def connection(self) -> sa.Connection:
@@ -192,6 +194,10 @@ class Target:
 
     def renewed(self, table: TargetTable) -> list[str]:
         return sorted(renewed_columns(self.connection, table.schema, table.name))
+
+    def still_null(self, column: str) -> str:
+        """Return the condition for rows that the source has now and whose quoted column has no value yet."""
+        return " AND ".join(f"{one} IS NULL" for one in (column, *map(self.quote, filter(None, [self.end]))))
 
     def any_row(self, table: TargetTable, where: str) -> bool:
         return (

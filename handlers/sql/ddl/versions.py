@@ -18,13 +18,19 @@ _EPOCH = datetime(1970, 1, 1)
 def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]) -> str:
     """Do what the statement does in a history. Returns why nothing else is done; empty: it is followed as in
     a replica. Raises Rejected."""
-    table = target.table(operation.table)
+    table, kept, source = target.table(operation.table), target.kept, operation.table
+    dropped = kept.dropped(source)
     match operation:
-        case ddl.CreateTable():
+        case ddl.CreateTable(columns=columns):
+            names = {one.name.casefold() for one in columns}
+            if columns and not _has_current(target, table, period):
+                others = {one for one in target.columns(table) if one.casefold() not in names}
+                kept.note_dropped(source, others.difference(period))
             return "its first row creates it"
         case ddl.ChangeKey():
             return "later rows are found by the new key"
-        case ddl.DropColumn():
+        case ddl.DropColumn(name=name):
+            kept.note_dropped(source, dropped.union(filter(None, [target.column(table, name)])))
             return "the column keeps its values, and is NULL in new versions"
         case ddl.TruncateTable() | ddl.DropTable():
             if target.exists(table):
@@ -32,12 +38,22 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
             return "its versions have ended"
         case ddl.RenameTable(to=to) if target.exists(table) and table != target.table(to):
             _set_aside(target, target.table(to), period)
-        case ddl.RenameColumn(name=name, to=new) if target.column(table, name) is not None:
+        case ddl.AddColumn(column=column) if (taken := target.column(table, column.name)) in dropped:
+            kept.note_dropped(source, dropped.difference([taken]))
+            set_column_aside(target, table, taken)
+        case ddl.RenameColumn(name=name, to=new) if (old := target.column(table, name)) is not None:
             taken = target.column(table, new)
-            if taken is not None and taken != target.column(table, name):  # the source has dropped it
-                columns = {one.casefold() for one in target.columns(table)}
-                rename_column(target, table, taken, _free(taken, lambda one: one.casefold() in columns))
+            if taken is not None and taken != old:  # the source has dropped it
+                kept.note_dropped(source, dropped.difference([taken]))
+                set_column_aside(target, table, taken)
     return ""
+
+
+def set_column_aside(target: Target, table: TargetTable, name: str | None) -> None:
+    """Rename a column that the source has dropped: another column gets its name."""
+    if name is not None:
+        columns = {one.casefold() for one in target.columns(table)}
+        rename_column(target, table, name, _free(name, lambda one: one.casefold() in columns))
 
 
 def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
@@ -54,9 +70,14 @@ def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> Non
 
 def _set_aside(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
     """Rename the history of a table that the source has dropped: another table gets its name."""
-    if period[1] in target.columns(table) and not target.any_row(table, f"{target.quote(period[1])} IS NULL"):
+    if period[1] in target.columns(table) and not _has_current(target, table, period):
         free = _free(table.name, lambda one: target.exists(table._replace(name=one)))
         rename_table(target, table, table._replace(name=free))
+
+
+def _has_current(target: Target, table: TargetTable, period: tuple[str, str]) -> bool:
+    is_history = period[1] in target.columns(table)
+    return is_history and target.any_row(table, f"{target.quote(period[1])} IS NULL")
 
 
 def _free(name: str, is_taken: Callable[[str], bool]) -> str:

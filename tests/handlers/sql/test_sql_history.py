@@ -234,6 +234,76 @@ def test_a_column_that_gets_a_kept_columns_name_leaves_that_one_aside(sql: SqlLa
     assert versions(sql, "qty", "qty_old") == [(1, "a", 5, 10, 30), (1, "b", None, 30, None)]
 
 
+def test_a_column_that_is_added_again_never_has_the_dropped_ones_values(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1, "a", 5)), insert(10, row(2, "b", 6)), types=TYPES))
+        for offset, statement in enumerate(
+            (
+                "ALTER TABLE orders DROP COLUMN qty",
+                "ALTER TABLE orders RENAME TO items",
+                "ALTER TABLE items ADD COLUMN qty varchar(9) NOT NULL DEFAULT 'x'",
+                "ALTER TABLE items ADD COLUMN IF NOT EXISTS qty varchar(9)",
+            ),
+            start=2,
+        ):
+            table = "shop.orders" if offset < 4 else "shop.items"
+            handler.handle(orders(at(20, op="ddl", sql=statement), offset=offset, table=table))
+        types, one = {**TYPES, "qty": "varchar(9)"}, {**row(1), "qty": "many"}
+        part = {**update(40, {"id": 2}, {"id": 2, "name": "c"}), "lacks": frozenset({"qty"})}
+        handler.handle(orders(update(30, one, one), part, types=types, offset=6, table="shop.items"))
+    assert versions(sql, "qty", "qty_old", table="shop.items") == [
+        (1, "x", 5, 10, 30),
+        (1, "many", None, 30, None),
+        (2, "x", 6, 10, 40),
+        (2, "x", 6, 40, None),
+    ]
+
+
+def test_a_table_that_is_made_again_continues_its_history(sql: SqlLab) -> None:
+    """Its former columns stay, and none gives its values to a new one."""
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1, "a", 5)), types=TYPES))
+        for offset, statement in enumerate(
+            (
+                "CREATE TABLE IF NOT EXISTS orders (id int PRIMARY KEY, name varchar(20))",
+                "ALTER TABLE orders ADD COLUMN IF NOT EXISTS qty int",
+                "DROP TABLE orders",
+                "CREATE TABLE orders (id int PRIMARY KEY, name varchar(20))",
+            ),
+            start=1,
+        ):
+            handler.handle(orders(at(19 + offset, op="ddl", sql=statement), offset=offset))
+        handler.handle(
+            orders(insert(30, {"id": 1, "name": "b"}), types={"id": "int", "name": "varchar(20)"}, offset=5)
+        )
+        added = "ALTER TABLE orders ADD COLUMN qty varchar(9) NOT NULL DEFAULT 'x'"
+        handler.handle(orders(at(31, op="ddl", sql=added), offset=6))
+    assert versions(sql, "qty", "qty_old") == [(1, None, 5, 10, 22), (1, "x", None, 30, None)]
+    assert "qty_old2" not in sql.rows()[0]
+
+
+def test_a_new_column_is_filled_in_current_versions_alone(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1)), update(20, row(1), row(1, "b")), types=TYPES))
+        added = "ALTER TABLE orders ADD COLUMN n int NOT NULL DEFAULT 5, ADD COLUMN g int AS (qty + 1)"
+        handler.handle(orders(at(30, op="ddl", sql=added), offset=2))
+    assert versions(sql, "n", "g") == [(1, None, None, 10, 20), (1, 5, 2, 20, None)]
+
+
+def test_a_key_that_the_target_computes_is_never_written(make_sql: Callable[[str], SqlLab]) -> None:
+    sql = make_sql("postgres")
+    times = f'"{START}" timestamp, "{END}" timestamp'
+    sql.make("shop.orders", f"base int, id int GENERATED ALWAYS AS (base + 1) STORED, name text, {times}")
+    types = {"base": "int", "id": "int", "name": "text"}
+    with sql.handler(mode="history") as handler:
+        one, again = {"base": 0, "id": 1, "name": "a"}, {"base": 0, "id": 1, "name": "b"}
+        handler.handle(orders(insert(10, one), update(20, one, again), types=types))
+        moved = {"moves_key": True, "offset": 2, "lacks": frozenset({"name"})}
+        halves = delete(30, again, **moved), insert(30, {"base": 6, "id": 7}, index=1, **moved)
+        handler.handle(orders(*halves, types=types, offset=2))
+    assert versions(sql) == [(1, "a", 10, 20), (1, "b", 20, 30), (7, "b", 30, None)]
+
+
 def test_a_key_may_lose_its_columns(sql: SqlLab) -> None:
     with sql.handler(mode="history") as handler:
         handler.handle(orders(insert(10, row(1, "a")), types=TYPES))
@@ -315,7 +385,11 @@ def test_spellings_of_one_key_are_one_row(sql: SqlLab) -> None:
         handler.handle(orders(insert(10, row(3, "a")), types=TYPES))
         changes = insert(20, one), update(30, again, again), delete(40, one)
         handler.handle(orders(*changes, types=TYPES, offset=1))
-    assert versions(sql) == [(2, "a", 20, 30), (2, "b", 30, 40), (3, "a", 10, None)]
+        assert versions(sql) == [(2, "a", 20, 30), (2, "b", 30, 40), (3, "a", 10, None)]
+        moved = {"moves_key": True, "offset": 4, "lacks": frozenset({"qty"})}
+        halves = delete(50, row(3), **moved), insert(50, {"id": "3", "name": "b"}, index=1, **moved)
+        handler.handle(orders(*halves, types=TYPES, offset=4))
+    assert versions(sql, "name", "qty")[2:] == [(3, "a", 1, 10, 50), (3, "b", 1, 50, None)]
 
 
 def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:
