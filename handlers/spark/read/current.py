@@ -49,8 +49,8 @@ def current(spark: SparkSession, table: str, *, log: str | None = None, prefix: 
 
     The frame shows the moment of this call. It is usable until its segments are removed (`merge: {keep: 1m}`
     of the handler). For newer rows, or after that, call again. Raises LookupError if the table does not
-    exist, NothingToSee if its rows are visible only after a merge, RuntimeError if it changes faster than it
-    can be read, and what Spark raises."""
+    exist, RuntimeError if it changes faster than it can be read, and what Spark raises. Raises NothingToSee
+    if its rows are visible only after a merge."""
     if "/" in table:
         path = table.rstrip("/") if ":" in table else str(Path(table).absolute())
         files = files_for(path, AnySpark(spark))

@@ -12,6 +12,7 @@ from view_lab import COLUMNS, ORDERS, HandMade, row
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.stores.interface import Entry
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
@@ -50,19 +51,19 @@ def test_a_frame_stays_of_its_moment_while_the_worker_goes_on(lake: Lake) -> Non
 
 
 class Busy(LocalFiles):
-    """A store beside which a worker goes on, each time that a part of a name is read or listed."""
+    """A store beside which a worker goes on, each time that a path with this end is read or listed."""
 
-    def __init__(self, part: str, go_on: Callable[[], None]) -> None:
-        self.part = part
+    def __init__(self, end: str, go_on: Callable[[], None]) -> None:
+        self.end = end
         self.go_on = go_on
 
     def read(self, path: str) -> bytes:
-        if self.part in path:
+        if path.endswith(self.end):
             self.go_on()
         return super().read(path)
 
     def list(self, folder: str) -> Sequence[Entry]:
-        if self.part in folder:
+        if folder.endswith(self.end):
             self.go_on()
         return super().list(folder)
 
@@ -101,6 +102,21 @@ def test_a_frame_of_a_log_whose_end_is_removed_at_each_look_is_an_error(lake: La
     going()
     with pytest.raises(RuntimeError, match="changes faster than it can be read"):
         newest_frame(orders.spark, Busy("/pending", going), orders.ref, "_")
+
+
+def test_a_frame_mixes_no_rows_from_before_and_after_a_statement(lake: Lake) -> None:
+    orders = lake()
+    orders.table(COLUMNS, "(1, 'one', 1)")
+    orders.put()
+
+    def truncate() -> None:
+        if orders.log.last == 1:
+            orders.spark.sql(f"DELETE FROM {orders.ref.sql}")
+            ToldHeld(LocalFiles(), orders.log_folder).tell_followed(1)
+            orders.put(row(2, "two", 2))
+
+    frame = newest_frame(orders.spark, Busy("/pending", truncate), orders.ref, "_")
+    assert [each.id for each in frame.collect()] == [2]
 
 
 @pytest.mark.soak
