@@ -13,10 +13,13 @@ the functions below, for tables that they know."""
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -24,7 +27,9 @@ from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by
 from handlers.spark.delta.evolving import schema, spark_schema
 from handlers.spark.locations import ICEBERG, LOGS, PENDING
+from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.owner import logs_below, owner_of
+from handlers.spark.log.segment_folder import UsedUp
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.log_heads import Shared, head_of, ref_at, shown_shape
@@ -44,7 +49,8 @@ def current(spark: SparkSession, table: str, *, log: str | None = None, prefix: 
 
     The frame shows the moment of this call. It is usable until its segments are removed (`merge: {keep: 1m}`
     of the handler). For newer rows, or after that, call again. Raises LookupError if the table does not
-    exist, NothingToSee if its rows are visible only after a merge, and what Spark raises."""
+    exist, RuntimeError if it changes faster than it can be read, and what Spark raises. Raises NothingToSee
+    if its rows are visible only after a merge."""
     if "/" in table:
         path = table.rstrip("/") if ":" in table else str(Path(table).absolute())
         files = files_for(path, AnySpark(spark))
@@ -109,31 +115,53 @@ def _log_in_warehouse(spark: SparkSession, parts: list[str]) -> str:
 
 
 def newest_frame(session: SparkSession, files: Files, ref: TableRef, prefix: str) -> DataFrame:
-    """Return the frame of `newest_sql`, with the rows of packs after the last segment. Raises like that,
-    BrokenLog, and what the store raises."""
+    """Return the frame of the table as of its newest segment and the packs after it, with one version of the
+    Delta table. It stays correct while the segments that it names exist. Raises like `current`, BrokenLog,
+    and what the store raises."""
     for _ in range(_LOOKS):
-        head = head_of(files, ref.log_folder)
-        if head is None or head.stream is None:
-            break
-        try:
-            rows = Shared(files).rows(ref.log_folder, head)
-        except FileNotFoundError:
-            continue
-        if rows is None:
-            break
-        is_replica = f"{prefix}topic" not in rows.schema.names
-        newest = newest_of(rows, head.key) if is_replica else None  # keys contain no nulls
-        view = f"binlane_shared_{uuid.uuid4().hex}"
-        shared = rows if newest is None else newest
-        # Otherwise Spark infers timestamp_ltz for a datetime, and the union makes the whole column one.
-        session.createDataFrame(shared, spark_schema(shared.schema)).createOrReplaceTempView(view)
-        frame = _frame(session, newest_sql(session, files, ref, prefix, shared=view))
-        session.catalog.dropTempView(view)
-        # Segments were listed when the frame was made. If there is another one, it contains these rows, too.
+        with suppress(FileNotFoundError):
+            if (frame := _look(session, files, ref, prefix)) is not None:
+                return frame
+    raise RuntimeError(f"{ref} changes faster than it can be read")
+
+
+def _look(session: SparkSession, files: Files, ref: TableRef, prefix: str) -> DataFrame | None:
+    """Return the frame, None if the log has changed so that this version of the table no longer fits it."""
+    told, used_up = ToldHeld(files, ref.log_folder), UsedUp(files, ref.log_folder)
+    followed, removed = told.look().followed, used_up.last()
+    merged = _merged(session, files, ref)  # before the version, which contains at least this
+    columns = columns_of(session, ref)
+    version = None if columns is None else version_of(session, ref)
+    head = head_of(files, ref.log_folder)
+    if head is None:
+        if columns is None:
+            raise LookupError(f"there is neither a table {ref} nor its log in {ref.log_folder}")
+        return _frame(session, f"SELECT * FROM {ref.sql} VERSION AS OF {version}")
+    mode, shape = shown_shape(files, ref, head, prefix, is_kept=version is None)
+    shared = _shared(
+        session, Shared(files).rows(ref.log_folder, head), shape.key if mode == "replica" else ()
+    )
+    view = partial(view_sql, ref, shape, mode=mode, prefix=prefix, columns=columns)
+    frame = _frame(session, view(version=version, beyond=merged, shared=shared))
+    # Segments were listed when the frame was made.
+    if shared is not None:
+        session.catalog.dropTempView(shared)
         end = head_of(files, ref.log_folder)
-        if end is not None and end.segment.number == head.segment.number:
-            return frame
-    return _frame(session, newest_sql(session, files, ref, prefix))
+        if end is None or end.segment.number != head.segment.number:
+            return None  # another segment contains the rows of packs, too
+    is_whole = used_up.last() <= max(removed, merged)
+    return frame if is_whole and told.look().followed == followed else None
+
+
+def _shared(session: SparkSession, rows: pa.Table | None, key: Sequence[str]) -> str | None:
+    """Create a view of the rows of packs, the last one of each key. Returns its name, None without rows."""
+    if rows is None:
+        return None
+    newest = newest_of(rows, key) if key else None  # keys contain no nulls
+    shared, view = rows if newest is None else newest, f"binlane_shared_{uuid.uuid4().hex}"
+    # Otherwise Spark infers timestamp_ltz for a datetime, and the union makes the whole column one.
+    session.createDataFrame(shared, spark_schema(shared.schema)).createOrReplaceTempView(view)
+    return view
 
 
 def _frame(session: SparkSession, sql: str) -> DataFrame:
@@ -161,32 +189,6 @@ def version_of(session: SparkSession, ref: TableRef) -> int:
         return int(snapshot.version())
     [row] = session.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT 1").collect()
     return int(row["version"])
-
-
-def newest_sql(
-    session: SparkSession, files: Files, ref: TableRef, prefix: str, *, shared: str | None = None
-) -> str:
-    """Return the query of the table as of its newest segment, for one version of the Delta table. `shared`:
-    see `view_sql`.
-
-    So it stays correct while the segments that it names exist. Raises NothingToSee, and LookupError if
-    neither table nor log exists."""
-    for _ in range(_LOOKS):
-        columns = columns_of(session, ref)
-        version = None if columns is None else version_of(session, ref)
-        merged = 0 if columns is None else _merged(session, files, ref)
-        head = head_of(files, ref.log_folder)
-        if head is None:
-            if columns is None:
-                raise LookupError(f"there is neither a table {ref} nor its log in {ref.log_folder}")
-            return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
-        mode, shape = shown_shape(files, ref, head, prefix, is_kept=version is None)
-        view = partial(view_sql, ref, shape, mode=mode, prefix=prefix, columns=columns)
-        sql = view(version=version, beyond=merged, shared=shared)
-        # A merge since then may have removed segments that this version does not contain yet.
-        if version is None or version_of(session, ref) == version:
-            return sql
-    return sql
 
 
 def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:

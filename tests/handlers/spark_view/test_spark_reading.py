@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from view_lab import COLUMNS, HandMade, row
+from view_lab import COLUMNS, ORDERS, HandMade, row
 
-from handlers.spark.read.current import create_views, current
+from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.log.stores.interface import Entry
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import SparkOptions
+from handlers.spark.read.current import create_views, current, newest_frame
 from handlers.spark.read.view import NothingToSee
 
 Lake = Callable[..., HandMade]
@@ -41,6 +48,75 @@ def test_a_frame_stays_of_its_moment_while_the_worker_goes_on(lake: Lake) -> Non
     orders.spark.sql(f"DELETE FROM {orders.ref.sql} WHERE id = 2")
     assert sorted(tuple(each) for each in frame.collect()) == [(1, "uno", 11), (2, "two", 2)]
     assert read(orders.spark, orders.path) == [(1, "eins", 111)]
+
+
+class Busy(LocalFiles):
+    """A store beside which a worker goes on, each time that a path with this end is read or listed."""
+
+    def __init__(self, end: str, go_on: Callable[[], None]) -> None:
+        self.end = end
+        self.go_on = go_on
+
+    def read(self, path: str) -> bytes:
+        if path.endswith(self.end):
+            self.go_on()
+        return super().read(path)
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        if folder.endswith(self.end):
+            self.go_on()
+        return super().list(folder)
+
+
+class Going:
+    """A worker that puts a row, merges all rows and perhaps removes their segments."""
+
+    def __init__(self, table: HandMade, *, removes: bool = False) -> None:
+        self.table = table
+        self.removes = removes
+        self.rows = 0
+
+    def __call__(self) -> None:
+        self.rows += 1
+        number = self.table.put(row(self.rows, "name", 1))
+        note = CommitNote("worker", "spark", number, number, 0, {})
+        what = Bringing(self.table.ref, self.table.log.after(number - 1), ORDERS, note)
+        assert WithoutSpark(SparkOptions(mode="replica"), LocalFiles()).apply(what) is not None
+        if self.removes:
+            self.table.put(row(self.rows + 1, "name", 1))
+            self.rows += 1
+            self.table.log.remove(number)
+
+
+def test_a_frame_lacks_no_row_though_each_look_is_followed_by_a_commit(lake: Lake) -> None:
+    orders = lake()
+    going = Going(orders)
+    going()
+    frame = newest_frame(orders.spark, Busy("table.json", going), orders.ref, "_")
+    assert len(frame.collect()) == going.rows
+
+
+def test_a_frame_of_a_log_whose_end_is_removed_at_each_look_is_an_error(lake: Lake) -> None:
+    orders = lake()
+    going = Going(orders, removes=True)
+    going()
+    with pytest.raises(RuntimeError, match="changes faster than it can be read"):
+        newest_frame(orders.spark, Busy("/pending", going), orders.ref, "_")
+
+
+def test_a_frame_mixes_no_rows_from_before_and_after_a_statement(lake: Lake) -> None:
+    orders = lake()
+    orders.table(COLUMNS, "(1, 'one', 1)")
+    orders.put()
+
+    def truncate() -> None:
+        if orders.log.last == 1:
+            orders.spark.sql(f"DELETE FROM {orders.ref.sql}")
+            ToldHeld(LocalFiles(), orders.log_folder).tell_followed(1)
+            orders.put(row(2, "two", 2))
+
+    frame = newest_frame(orders.spark, Busy("/pending", truncate), orders.ref, "_")
+    assert [each.id for each in frame.collect()] == [2]
 
 
 @pytest.mark.soak
