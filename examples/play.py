@@ -9,16 +9,18 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from worker.formats.sample import SampleError, SampleRecord, read_samples
+from worker.formats.interface import Record
+from worker.formats.sample import SampleError, read_samples
 
 SECONDS = 10
+MADE: Any = Message
 QUIET = logging.Logger("play", level=logging.CRITICAL)  # librdkafka would log each attempt to connect
 
 
@@ -56,11 +58,12 @@ def main() -> None:
     print(f"{len(records)} records sent to {topics}")
 
 
-def moved(record: SampleRecord, topic: str) -> SampleRecord:
-    return replace(record, sent_to=topic)
+def moved(record: Record, topic: str) -> Record:
+    place = topic, record.partition(), record.offset()
+    return MADE(*place, record.key(), record.value(), record.headers())
 
 
-def make_topics(bootstrap: str, records: list[SampleRecord], more: list[str]) -> None:
+def make_topics(bootstrap: str, records: list[Record], more: list[str]) -> None:
     partitions = dict.fromkeys(more, 1)
     for record in records:
         partitions[record.topic()] = max(partitions.get(record.topic(), 1), record.partition() + 1)
@@ -75,7 +78,7 @@ def make_topics(bootstrap: str, records: list[SampleRecord], more: list[str]) ->
                 raise
 
 
-def send(bootstrap: str, records: list[SampleRecord]) -> None:
+def send(bootstrap: str, records: list[Record]) -> None:
     """Raises KafkaException for a record that the broker does not take."""
     # Without idempotence a batch that is sent again overtakes the next one.
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True}, logger=QUIET)
@@ -86,7 +89,7 @@ def send(bootstrap: str, records: list[SampleRecord]) -> None:
             record.value(),
             record.key(),
             record.partition(),
-            headers=list(record.headers()),
+            headers=list(record.headers() or ()),
             on_delivery=lambda error, _: refused.append(error) if error else None,
         )
     if producer.flush(SECONDS):

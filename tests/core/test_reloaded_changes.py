@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from worker.configuration import Configuration
-from worker.formats.sample import SampleRecord
 from worker.reloading.source_changes import ChangesOf, Unfollowable
 
-GARBAGE = SampleRecord("clinic", 2, 17, 0, None, b"?", [])
+GARBAGE: Any = Message("clinic", 2, 17, value=b"?")
 
 
 def changes_of(**sections: Any) -> ChangesOf:

@@ -16,9 +16,9 @@ from integration.process import WorkerProcess, eventually
 
 from handlers import Change
 from worker.configuration import load
-from worker.formats.interface import SeparateDDL, Skip
+from worker.formats.interface import Record, SeparateDDL, Skip
 from worker.formats.registry import FormatChoice
-from worker.formats.sample import SampleRecord, read_samples
+from worker.formats.sample import read_samples
 
 __all__ = [
     "EXAMPLES",
@@ -120,5 +120,5 @@ class ExampleRun:
 RunExample = Callable[..., ExampleRun]
 
 
-def _records(name: str) -> list[SampleRecord]:
+def _records(name: str) -> list[Record]:
     return list(read_samples(sample_of(name), "none"))

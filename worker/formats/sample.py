@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from confluent_kafka import Message
 
+from worker.formats.interface import Record
 from worker.formats.json_values import DECODE_ERRORS
 
 # `kcat -J` prints `payload` and `ts`.
@@ -22,49 +22,14 @@ _RECORD_KEYS = frozenset(
     )
 )
 
+_made: Callable[..., Record] = cast(Any, Message)
+
 
 class SampleError(ValueError):
     """A line is not a sample record. The message names the line and says what is allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampleRecord:
-    """A record as a format reads it."""
-
-    sent_to: str
-    number: int
-    at: int
-    sent_ms: int
-    raw_key: bytes | None
-    raw_value: bytes | None
-    raw_headers: list[tuple[str, bytes | None]]
-
-    def topic(self) -> str:
-        return self.sent_to
-
-    def partition(self) -> int:
-        return self.number
-
-    def offset(self) -> int:
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.sent_ms
-
-    def key(self) -> bytes | None:
-        return self.raw_key
-
-    def value(self) -> bytes | None:
-        return self.raw_value
-
-    def headers(self) -> list[tuple[str, bytes | None]]:
-        return self.raw_headers
-
-    def __len__(self) -> int:
-        return len(self.raw_value or b"")
-
-
-def read_samples(path: Path, topic: str) -> Iterator[SampleRecord]:
+def read_samples(path: Path, topic: str) -> Iterator[Record]:
     """Read the records of a file. A line is a record's value, or an object with `value` (or `payload`). The
     object may also have `key`, `headers`, `topic`, `partition`, `offset` and `timestamp_ms`.
 
@@ -83,7 +48,7 @@ def read_samples(path: Path, topic: str) -> Iterator[SampleRecord]:
             offset += 1
 
 
-def _record(line: bytes, place: str, topic: str, offset: int) -> SampleRecord:
+def _record(line: bytes, place: str, topic: str, offset: int) -> Record:
     try:
         fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except DECODE_ERRORS as error:
@@ -92,18 +57,18 @@ def _record(line: bytes, place: str, topic: str, offset: int) -> SampleRecord:
         ) from None
     value_key = next((key for key in _VALUE_KEYS if key in fields), None)
     if value_key is None or not fields.keys() <= _RECORD_KEYS:
-        return SampleRecord(topic, 0, offset, 0, None, bytes(line.strip()), [])
+        return _made(topic, 0, offset, value=bytes(line.strip()), timestamp=(1, 0))
     try:
-        return SampleRecord(
+        return _made(
             _plain(fields, "topic", str, topic),
             _plain(fields, "partition", int, 0),
             _plain(fields, "offset", int, offset),
-            _plain(fields, "timestamp_ms", int, _plain(fields, "ts", int, 0)),
-            _bytes(fields.get("key")),
-            _bytes(fields[value_key]),
-            _headers(fields.get("headers")),
+            key=_bytes(fields.get("key")),
+            value=_bytes(fields[value_key]),
+            headers=_headers(fields.get("headers")) or None,
+            timestamp=(1, _plain(fields, "timestamp_ms", int, _plain(fields, "ts", int, 0))),
         )
-    except (msgspec.DecodeError, binascii.Error, ValueError) as error:
+    except (ValueError, OverflowError) as error:
         raise SampleError(f"{place}: {error}") from None
 
 

@@ -12,7 +12,7 @@ from handlers import Change
 from worker.commands.sampling.review import Untold
 from worker.formats import registry
 from worker.formats.decoding import decoded, hint_at
-from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord, remade
+from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
 from worker.formats.json_values import JSON_ERRORS, read_json
 from worker.units.table import routed
 
@@ -42,38 +42,49 @@ def guessed(records: Sequence[Record], topic: str, untold: Untold) -> Guess:
     """Return the format that reads most records. Raises GuessError."""
     values = [record.value() for record in records]
     given = [record for record, value in zip(records, values, strict=True) if value]
-    best: tuple[int, str, list[tuple[str, list[Change]]]] = (0, "", [])
+    best: tuple[int, str, list[tuple[Route, list[Change]]]] = (0, "", [])
     for name in registry.names():
-        if name == "json":  # it needs a layout
+        if name == "json":  # that needs a layout
             continue
         format_ = registry.get(name)
-        read = [found for record in given if (found := _read(format_, record))]
+        read = [found for record in given if (found := _changes(format_, record))]
         if len(read) > best[0]:
             best = len(read), name, [one for found in read for one in found]
     count, name, found = best
     if not name:
         return _own_json(given, topic)
-    for table, changes in found:
-        untold.see(table, name, changes)
-    return Guess(name, sorted({table for table, _ in found}), {}, count, len(given), list(untold.notes()))
+    for route, changes in found:
+        untold.see(f"{route.database}.{route.table}", name, changes)
+    tables = sorted({f"{route.database}.{route.table}" for route, _ in found})
+    return Guess(name, tables, {}, count, len(given), list(untold.notes()))
 
 
-def _read(format_: Format, record: Record) -> list[tuple[str, list[Change]]]:
-    """Return the record's changes by table; empty if the format cannot read it."""
+def other_format(format_: Format, record: Record) -> str | None:
+    """Return the first format that finds changes in a record that `format_` cannot read."""
+    names = (name for name in registry.names() if name not in (format_.name, "json"))  # that needs a layout
+    return next((name for name in names if _changes(registry.get(name), record)), None)
+
+
+def _changes(format_: Format, record: Record) -> list[tuple[Route, list[Change]]]:
+    """Return the record's changes by route; empty if the format cannot read it."""
     try:
-        route = routed(format_, record)
-        if isinstance(route, Skip):
-            return []
-        parts = route.parts if isinstance(route, Apart) else [(route, record.value())]
-        found = []
-        for own, value in parts:
-            changes: list[Change] = []
-            piece = remade(record, record.key(), value) if isinstance(route, Apart) else record
-            decoded(format_, piece, changes)
-            found.append((f"{own.database}.{own.table}", changes))
+        found = changes_by_route(format_, record)
     except UndecodableRecord:
         return []
-    return [(table, changes) for table, changes in found if changes]
+    return [] if isinstance(found, Skip) else [(route, changes) for route, changes in found if changes]
+
+
+def changes_by_route(format_: Format, record: Record) -> Skip | list[tuple[Route, list[Change]]]:
+    """Decode a record, or its parts in source order. Raises UndecodableRecord."""
+    found = routed(format_, record)
+    if isinstance(found, Skip):
+        return found
+    told: list[tuple[Route, list[Change]]] = []
+    for route, value in found.parts if isinstance(found, Apart) else [(found, record.value())]:
+        changes: list[Change] = []
+        decoded(format_, remade(record, record.key(), value), changes)
+        told.append((route, changes))
+    return told
 
 
 def _own_json(records: Sequence[Record], topic: str) -> Guess:

@@ -122,10 +122,7 @@ def _polls(configuration: Configuration, router: Router, file: Path) -> Iterator
     samples = read_samples(file, default_topic(configuration))
     for place, run in groupby(samples, lambda one: TopicPartition(one.topic(), one.partition())):
         format_ = formats.of_assigned(place.topic)
-        records = [
-            _SEND(*place, one.offset(), one.key(), one.value(), one.headers(), None, one.timestamp())
-            for one in run
-        ]
+        records = list(run)
         for record in records if has_ddl(place.topic) else ():
             learn(cast(SeparateDDL, format_), record)
         new = Assignment(place, 1, Start("earliest", (), "initial", "played"), format_)

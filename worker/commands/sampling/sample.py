@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,15 @@ from handlers.values.change_json import line
 from worker.column_rules.applying import bring_under
 from worker.column_rules.transforms import FAULTS
 from worker.commands.output import Output
+from worker.commands.sampling.guessing import changes_by_route, other_format
 from worker.commands.sampling.review import Review, Untold
 from worker.configuration import Configuration, ConfigurationError, Fault, TableRule
 from worker.configuration.formats import formats_of
-from worker.formats import registry
-from worker.formats.decoding import decoded
-from worker.formats.interface import Apart, Format, Route, SeparateDDL, Skip, UndecodableRecord
+from worker.formats.interface import Format, Record, Route, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.registry import NoFormatError
-from worker.formats.sample import SampleError, SampleRecord, read_samples
+from worker.formats.sample import SampleError, read_samples
 from worker.observing.visible_text import visible
-from worker.units.table import home_lane, routed
+from worker.units.table import home_lane
 
 _SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "offset"))
 
@@ -79,25 +77,19 @@ class _Shown:
         self._untold = Untold(configuration.kafka.ddl_topics)
         self._unmatched: list[str] = []
 
-    def record(self, format_: Format, record: SampleRecord) -> str:
+    def record(self, format_: Format, record: Record) -> str:
         """Print a record. Return skipped, undecodable, decoded, refused (by its rules), or unmatched."""
-        told: list[tuple[Route, list[Change]]] = []
         try:
-            found = routed(format_, record)
-            if isinstance(found, Skip):
-                _print(self._console, record, Text(f"skipped: {found.reason}", style="dim"))
-                return "skipped"
-            parts = found.parts if isinstance(found, Apart) else [(found, record.raw_value)]
-            for route, value in parts:
-                changes: list[Change] = []
-                decoded(format_, replace(record, raw_value=value), changes)
-                told.append((route, changes))
+            found = changes_by_route(format_, record)
         except UndecodableRecord as fault:
-            near = _another_format(format_, record)
+            near = other_format(format_, record)
             hint = f"; it can be read as {near}: is this the right format?" if near else ""
             _print(self._console, record, Text(f"undecodable as {format_.name}: {fault}{hint}", style="red"))
             return "undecodable"
-        results = {self._changes(format_, route, changes, record) for route, changes in told}
+        if isinstance(found, Skip):
+            _print(self._console, record, Text(f"skipped: {found.reason}", style="dim"))
+            return "skipped"
+        results = {self._changes(format_, route, changes, record) for route, changes in found}
         return next((result for result in ("refused", "decoded") if result in results), "unmatched")
 
     def end(self, *, has_met: bool) -> int:
@@ -110,7 +102,7 @@ class _Shown:
         typer.echo(self._clean(unmet(self._configuration.tables, self._unmatched)), err=True)
         return faults + 1
 
-    def _changes(self, format_: Format, route: Route, changes: list[Change], record: SampleRecord) -> str:
+    def _changes(self, format_: Format, route: Route, changes: list[Change], record: Record) -> str:
         console, table = self._console, f"{route.database}.{route.table}"
         rule = self._configuration.rule_for(table)
         if rule is None:
@@ -156,26 +148,6 @@ def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:
     return f"{count}removed by {' or '.join(by) or 'its rules'}"
 
 
-def _another_format(format_: Format, record: SampleRecord) -> str | None:
-    """Return the first format that finds changes in a record that `format_` cannot read."""
-    for name in registry.names():
-        if name in (format_.name, "json"):  # custom JSON needs a layout
-            continue
-        other = registry.get(name)
-        changes: list[Change] = []
-        try:
-            found = routed(other, record)
-            if isinstance(found, Apart):
-                return name
-            if not isinstance(found, Skip):
-                decoded(other, record, changes)
-        except UndecodableRecord:
-            continue
-        if changes:
-            return name
-    return None
-
-
 def _shown(change: Change, table: str) -> str:
     """Format the change as JSON, without empty fields and those in its heading."""
     fields = msgspec.json.decode(line(change, "", table))
@@ -183,7 +155,7 @@ def _shown(change: Change, table: str) -> str:
     return msgspec.json.encode(left).decode()
 
 
-def _print(console: Console, record: SampleRecord, what: Text) -> None:
+def _print(console: Console, record: Record, what: Text) -> None:
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}: "
     what.plain = visible(what.plain)
     console.print(Text.assemble((place, "bold"), what), soft_wrap=True)
