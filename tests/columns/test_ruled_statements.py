@@ -31,6 +31,17 @@ def left_of(sql: str, **rules: Any) -> str | None:
     return found[0].sql if found else None
 
 
+def test_a_boolean_column_has_the_name_that_mysql_has_for_it() -> None:
+    rules = {"cast": {"active": "boolean"}, "add": {"own": {"value": True}}}
+    assert left_of("CREATE TABLE users (id int PRIMARY KEY, active char(5))", columns=rules) == (
+        "CREATE TABLE `shop`.`users` (`id` int NOT NULL, `active` tinyint(1), `own` tinyint(1), "
+        "PRIMARY KEY (`id`))"
+    )
+    assert left_of("ALTER TABLE users ADD active char(5) DEFAULT 'true'", columns=rules) == (
+        "ALTER TABLE `shop`.`users` ADD COLUMN `active` tinyint(1) DEFAULT '1'"
+    )
+
+
 @pytest.mark.parametrize(
     ("sql", "left"),
     [

@@ -24,6 +24,8 @@ from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
 """Clauses in the order in which they are applied."""
 
+_MYSQL = {"boolean": "tinyint(1)"}
+"""Types of the column rules that MySQL knows by another name."""
 _MOST_READ = 4
 _RulesOf = Callable[[ddl.TableName, str], RowRules | None]
 """Returns the rules of a table. The second argument is the database of unqualified names."""
@@ -238,7 +240,7 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
         case ddl.CreateTable(table=table, columns=columns, key=key):
             kept = [_definition(plans.treatment(one.name), one, rules, time_ms) for one in columns]
             plans.leaving(one.name for one in columns)  # refuses two columns with one name
-            added = [ddl.Column(name, type_) for name, type_ in plans.new_types.items()]
+            added = [ddl.Column(name, _MYSQL.get(type_, type_)) for name, type_ in plans.new_types.items()]
             if rules.deletes == "mark":
                 added.append(ddl.Column(rules.deleted_column, DELETED_TYPE))
             yield ddl.CreateTable(table, (*(one for one in kept if one is not None), *added), plans.key(key))
@@ -320,7 +322,8 @@ def _definition(
     # As above: NULL if no value is known.
     is_open = default is None and (fills or column.default is not None)
     nullable = treatment.hides or column.nullable or is_open
-    return ddl.Column(treatment.to, treatment.type_of(column.type), nullable, default)
+    type_ = treatment.type_of(column.type)
+    return ddl.Column(treatment.to, _MYSQL.get(type_, type_), nullable, default)
 
 
 def _expression(column: ddl.Column, rules: RowRules) -> str | None:
