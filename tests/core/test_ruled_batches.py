@@ -209,6 +209,31 @@ def test_a_statement_goes_by_the_rules_after_a_reload_though_its_own_table_has_t
     assert made.changes == ()
 
 
+def test_a_statement_that_waits_for_its_target_goes_by_the_rules_after_a_reload() -> None:
+    """They may hide what rows show after it, though its own table has the same rule as before."""
+    handlers = [BoundHandler("h0", (Scripted(),))]
+    plain, one = {"match": "*"}, {**SECRET, "lanes": {"count": 1}}
+    book = TableBook(configuration({"match": "shop.users"}, plain, **one), lambda _: handlers)
+    unit, stage = book.meet("shop", "people"), Stage()
+    assert unit is not None
+    rename = {"isDdl": True, "type": "ALTER", "sql": "RENAME TABLE users TO people", "data": None}
+    stage.lanes.offer(delivery((unit, chunk(stage.partition, [record(0, "people", **rename)], alone=True))))
+    made = stage.lanes.take(0)
+    assert made is not None
+    assert made.decode(refuse) is None
+    made.runs = runs = runs_of(made)
+    stage.lanes.give_back(0, made, delay=0.0, error="it is down")
+    assert stage.lanes.take(0) is made
+    assert made.runs is runs  # attempts are counted on
+    stage.lanes.give_back(0, made, delay=0.0, error="it is down")
+    hides = {"match": "shop.users", "columns": {"exclude": ["ssn"]}}
+    stage.lanes.give_tables(book.adopt(configuration(hides, plain, **one)))
+    assert stage.lanes.take(0) is made
+    assert not made.runs  # so that it is decoded anew
+    _, fault = made.decode(refuse) or (None, None)
+    assert "its rows would show hidden data from now on" in str(fault)
+
+
 def test_rows_that_wait_in_their_shards_go_by_the_rules_after_a_reload() -> None:
     whole = Unit(table(), 0)
     whole.shards = Shards()

@@ -98,7 +98,9 @@ def rebind(work: Work) -> None:
     finished the batch stays finished if the table still has it."""
     known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
     before, work.table = work.table, work.unit.table
-    if not (work.finished or any(run.done for run in work.runs) or work.rule.shows_as(before.rule)):
+    work.judged_by = work.table.statement_rules
+    shows_alike = work.rule.shows_as(before.rule) and not work.chunks[0].alone
+    if not (work.finished or any(run.done for run in work.runs) or shows_alike):
         known = []  # nothing of it is in a target yet: decode it again, and apply the present rules
     work.ruled_by = work.ruled_by if known else work.table
     work.runs = rebound(work.table.handlers, work.total, known) if known else []

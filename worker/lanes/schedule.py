@@ -162,7 +162,7 @@ class Schedule:
         work = self.kept.pop(unit, None)
         if work is None:
             work = cut(unit, (self._room.max_records, self._room.max_bytes), others_wait=bool(self.ready))
-        elif work.table is not unit.table:
+        elif not work.is_bound:
             rebind(work)
         if work.parked:
             unpark(self._room, work)

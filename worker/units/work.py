@@ -37,6 +37,7 @@ class Work:
         "ends",
         "finished",
         "in_file",
+        "judged_by",
         "lent",
         "most_bytes",
         "orders",
@@ -62,6 +63,8 @@ class Work:
         """The table whose handlers get it: the unit's table when the batch started or was last retried."""
         self.ruled_by = unit.table
         """The table whose rules apply to its changes. Unlike `table`, it stays once a part is applied."""
+        self.judged_by = unit.table.statement_rules
+        """The rules of all tables, to which a statement is subject."""
         self.chunks = chunks
         self.records = records
         self.bytes = size
@@ -97,6 +100,12 @@ class Work:
     @property
     def rule(self) -> TableRule:
         return self.unit.table.rule
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it goes by the present rules. A reload may have changed them while it waited."""
+        table = self.unit.table
+        return self.table is table and (self.judged_by is table.statement_rules or not self.chunks[0].alone)
 
     @property
     def spreads(self) -> bool:

@@ -79,11 +79,7 @@ def apply(
             if commits_each:
                 kept.begin_step(own, statement, step)
                 target.is_again = step == begun
-            if period is not None and (told := in_history(target, operation, period)):
-                log.info("ddl_history_kept", table=str(own), because=told, sql=shown(change.sql))
-                targets[target.table(operation.table)] = None
-                continue
-            targets.update(dict.fromkeys(_follow(target, operation, change)))
+            targets.update(dict.fromkeys(_follow(target, operation, change, period)))
         if isinstance(operation, ddl.RenameTable):
             ours = (ours - {operation.table}) | {operation.to}
             targets.update(dict.fromkeys((target.table(operation.table), target.table(operation.to))))
@@ -107,7 +103,9 @@ def _check(
                 target.table(name)
 
 
-def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[TargetTable]:
+def _follow(
+    target: Target, operation: ddl.Operation, change: Change, period: tuple[str, str] | None
+) -> list[TargetTable]:
     table = target.table(operation.table)
     owners = target.kept.owners(target.naming)
     why_not = owners.claim(operation.table) if target.exists(table) else ""
@@ -115,6 +113,9 @@ def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[Ta
         isinstance(operation, ddl.RenameTable) and owners.are_one(operation.table, operation.to)
     ):
         raise Rejected(f"{operation.table}: {why_not}")
+    if period is not None and (told := in_history(target, operation, period)):
+        log.info("ddl_history_kept", table=str(operation.table), because=told, sql=shown(change.sql))
+        return [table]
     match operation:
         case ddl.RenameTable(to=to):
             if table != target.table(to) and owners.are_one(operation.table, to):
