@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 
 from offsets.types import Checkpoint
 from worker.attempts.steps import ProcessAway
-from worker.processes import process
+from worker.processes import beginning, process
 from worker.processes.batches import Batches
 from worker.units.unit import UnitState
 
@@ -47,8 +47,8 @@ def stop(pid: int) -> None:
 def test_a_record_whose_decoding_ends_the_process_may_be_skipped(
     make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = process._PROGRAM.replace("main()", "from process_handlers import poison; poison(); main()")
-    monkeypatch.setattr(process, "_PROGRAM", program)
+    program = beginning._PROGRAM.replace("main(", "from process_handlers import poison; poison(); main(")
+    monkeypatch.setattr(beginning, "_PROGRAM", program)
     stage = make({"handlers": [writing()]}, processes=1, on_undecodable="skip")
     orders = stage.unit("orders")
     stage.offer((orders, range(2, 5)))

@@ -21,7 +21,7 @@ from offsets.restore import Start
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration.formats import formats_of
 from worker.formats.interface import SeparateDDL
-from worker.processes import process
+from worker.processes import beginning, process
 from worker.processing.slow_calls import origin_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, BarrierChunk
@@ -178,8 +178,8 @@ def test_undecodable_records_may_be_skipped(make: Make, writing: Entry) -> None:
 def test_a_record_whose_decoding_ends_the_process_is_undecodable(
     make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = process._PROGRAM.replace("main()", "from process_handlers import poison; poison(); main()")
-    monkeypatch.setattr(process, "_PROGRAM", program)
+    program = beginning._PROGRAM.replace("main(", "from process_handlers import poison; poison(); main(")
+    monkeypatch.setattr(beginning, "_PROGRAM", program)
     stage = make({"handlers": [writing()]}, processes=1)
     orders, items = stage.unit("orders"), stage.unit("items")
     stage.offer((orders, range(4)), (items, range(4, 6)))

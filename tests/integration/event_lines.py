@@ -16,13 +16,13 @@ import itertools
 import json
 import os
 import re
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
 from handlers import Batch, Change, Handler, HandlerContext
+from worker.processes.events import Events
 
 __all__ = ["EventLines", "seq_of"]
 
@@ -38,7 +38,7 @@ class EventLines(Handler, ABC):
 
     def open(self, context: HandlerContext) -> None:
         self._names = {"worker": f"{context.worker}:{os.getpid()}", "handler": context.handler}
-        if "worker.processes.child" in sys.modules:
+        if isinstance(context.metrics, Events):
             self._names["process"] = self._names["worker"]
             self._names["worker"] = f"{context.worker}:{os.getppid()}"
         self._write(event="open")

@@ -18,11 +18,8 @@ PROCESSES = {"count": 8, "processes": 2}
 def children(worker: WorkerProcess) -> list[int]:
     assert worker.process is not None
     pid = worker.process.pid
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] or [
-        int(one)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for one in (task / "children").read_text().split()
-    ]
+    tasks = Path(f"/proc/{pid}/task").iterdir()  # the first ones are of the main thread, later ones of others
+    return [int(one) for task in tasks for one in (task / "children").read_text().split()]
 
 
 def test_processes_that_are_killed_lose_nothing_and_keep_the_order(make_stage: MakeStage) -> None:

@@ -15,6 +15,7 @@ from handlers.loading.registry import HandlerTypeError, OptionsError
 from handlers.process_end import process_ends
 from worker.configuration import load
 from worker.observing import logs
+from worker.processes.beginning import forked
 from worker.running.worker import Worker
 
 
@@ -26,7 +27,7 @@ def run(config: Path) -> int:
     redact = configuration.secrets.redact
     logs.configure(configuration.logging.level, configuration.logging.format, redact=redact)
     try:
-        worker = Worker(configuration)
+        worker = Worker(configuration, forked(configuration.lanes.processes))
     except (SettingsError, HandlerTypeError, OptionsError) as error:
         print(redact(f"{config}: {error}"), file=sys.stderr)
         return 2

@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -83,11 +82,10 @@ class Child:
         return stack_of(self._threads.get(number, 0))
 
 
-def main() -> None:
-    """Serve the connections that arrive on a socket, until the worker closes it.
-
-    The arguments: the program's name, the socket, and a pipe that only the worker's end closes."""
-    control, life = socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])
+def main(passing: int, life: int) -> None:
+    """Serve the connections that arrive on a socket, until the worker closes it. `life`: a pipe that only the
+    worker's end closes."""
+    control = socket.socket(fileno=passing)
     control.settimeout(None)  # as in `Frames`
     _end_with(life)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

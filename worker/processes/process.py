@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -18,13 +16,11 @@ from typing import Any
 
 from handlers.hanging_calls import Bounded
 from worker.attempts.steps import ProcessAway
+from worker.processes.beginning import Begun, begun
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked
 from worker.processes.frames import EVENTS, REQUESTS, Frames
 
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[4:]; import binlane; from worker.processes.child import main; main()"
-)
 _END_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 
@@ -51,8 +47,15 @@ class Known:
 class Process:
     """Any thread may ask. Each request in progress has a connection of its own."""
 
-    def __init__(self, number: int, listener: Listener, ended: Callable[[Process], None]) -> None:
-        """Start it. `ended` is called once, from another thread, when it has ended. Raises OSError."""
+    def __init__(
+        self,
+        number: int,
+        listener: Listener,
+        ended: Callable[[Process], None],
+        own: Begun | None = None,
+    ) -> None:
+        """Start it, unless it has begun (`own`). `ended` is called once, from another thread, when it has
+        ended. Raises OSError."""
         self.number = number
         self.knows = Known()
         self.released: deque[int] = deque()
@@ -65,27 +68,14 @@ class Process:
         self._connections: list[Frames] = []
         self._has_ended = False
         self._look: Bounded[str] | None = None
-        self._control, theirs = socket.socketpair()
-        life, self._life = os.pipe()
-        try:
-            # No secrets here: they come with the configuration, through a connection.
-            self._child = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, "binlane", str(theirs.fileno()), str(life), *sys.path],
-                pass_fds=(theirs.fileno(), life),
-                stdin=subprocess.DEVNULL,
-            )
-        except BaseException:
-            self._close()
-            raise
-        finally:
-            theirs.close()
-            os.close(life)
+        self._own = own or begun()
+        self._child = self._own.child
         try:
             events = self._connect(EVENTS)
         except BaseException:
             self._child.kill()
             self._child.wait()
-            self._close()
+            self._own.close()
             raise
         threading.Thread(target=self._watch, name=f"process-{number}-end", daemon=True).start()
         threading.Thread(target=self._listen, args=(events,), name=f"process-{number}", daemon=True).start()
@@ -135,7 +125,7 @@ class Process:
 
     def end(self) -> None:
         """Let it end, and kill it if it does not. What it still runs is lost."""
-        self._control.close()
+        self._own.control.close()
         try:
             self._child.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -155,7 +145,7 @@ class Process:
         except OSError as error:  # of the worker, for example too many open files: the child is as before
             raise ProcessAway(f"lane process {self.number} cannot be asked: {error}", 1.0) from error
         try:
-            socket.send_fds(self._control, [kind], [theirs.fileno()])
+            socket.send_fds(self._own.control, [kind], [theirs.fileno()])
         except BaseException:
             ours.close()
             raise
@@ -183,8 +173,7 @@ class Process:
 
     def _close(self) -> None:
         """Close what led to it. A connection in use is closed by the thread that asks."""
-        os.close(self._life)
-        self._control.close()
+        self._own.close()
         with contextlib.suppress(IndexError):
             while True:
                 self._free.pop()[1].close()

@@ -21,6 +21,7 @@ from worker.attempts.steps import ProcessAway, ProcessDied
 from worker.configuration import Configuration
 from worker.formats.interface import UndecodableRecord
 from worker.observing.logs import context
+from worker.processes.beginning import Begun
 from worker.processes.changes import Carried, ChangesElsewhere, Held, Reading, latest_begin
 from worker.processes.events import Listener
 from worker.processes.faults import unpacked, unpacked_fault
@@ -50,13 +51,16 @@ class Processes:
         trusted_until: Callable[[], float],
         ready: Callable[[], object],
         ended: Callable[[], object],
+        forked: Sequence[Begun] = (),
     ) -> None:
-        """`trusted_until`: of `Lanes`. `ended`: called when a process has ended. `ready`: when it is back."""
+        """`trusted_until`: of `Lanes`. `ended`: called when a process has ended. `ready`: when it is back.
+        `forked`: the first processes, if they have begun."""
         self._trusted_until = trusted_until
         self.given = Given(configuration)
         listener = Listener(metrics, fail, rebuilt)
+        self._forked = list(forked)
         self._slots = [
-            Slot(number, partial(Process, number, listener), ready=ready, ended=ended)
+            Slot(number, partial(self._process, number, listener), ready=ready, ended=ended)
             for number in range(configuration.lanes.processes)
         ]
         self._lock = threading.Lock()  # guards the attributes below
@@ -70,6 +74,16 @@ class Processes:
         """Start the processes that are not started yet, without waiting for them. Raises OSError."""
         for slot in self._slots:
             slot.start()
+
+    def need_no_more(self) -> None:
+        """End forked processes that are not used."""
+        while self._forked:
+            own = self._forked.pop()
+            own.close()
+            own.child.wait()
+
+    def _process(self, number: int, listener: Listener, ended: Callable[[Process], None]) -> Process:
+        return Process(number, listener, ended, self._forked.pop() if self._forked else None)
 
     # -- handlers
 

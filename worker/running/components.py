@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,7 @@ from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts
 from worker.partitions.whole_share import WholeShare
+from worker.processes.beginning import Begun
 from worker.processes.processes import Processes
 from worker.processing.failures import FailureRules
 from worker.processing.slow_calls import RunningCalls
@@ -73,8 +74,10 @@ class Components:
         clock: Callable[[], float],
         fail: Callable[[BaseException], None],
         stop: threading.Event,
+        forked: Sequence[Begun] = (),
     ) -> None:
         """`fail` gets the error of a thread that cannot continue. `stop` is set when the worker must end.
+        `forked`: of `Processes`.
 
         Raises SettingsError, KafkaException, HandlerTypeError, OptionsError."""
         lanes, checkpoint = configuration.lanes, configuration.checkpoint
@@ -91,6 +94,7 @@ class Components:
                 trusted_until=lambda: self.lanes.trusted_until,
                 ready=lambda: self.lanes.unblock(),  # noqa: PLW0108 - made later
                 ended=partial(self.metrics.count, "binlane_lane_processes_ended_total"),
+                forked=forked,
             )
         self.handlers = HandlerSet(
             configuration,

@@ -7,6 +7,7 @@ import secrets
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from worker.observing.status import WorkerState
 from worker.observing.unblock_messages import Answer, PauseRequest, UnblockRequest
 from worker.partitions.own_store import opened
 from worker.partitions.whole_share import SharedTopics
+from worker.processes.beginning import Begun
 from worker.processing.slow_calls import SlowCalls
 from worker.running.components import Components
 from worker.running.draining import Draining, LateStop
@@ -71,8 +73,9 @@ class Worker:
     Threads: fetcher, one processor per lane, committer, HTTP, Kafka commits. This object uses the main
     thread, which watches the others."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        """Build the components, but start nothing. Raises SettingsError and handler errors."""
+    def __init__(self, configuration: Configuration, forked: Sequence[Begun] = ()) -> None:
+        """Build the components, but start nothing. `forked`: of `Processes`. Raises SettingsError and handler
+        errors."""
         self._configuration = configuration
         self._clock = clock = time.monotonic
         self._state: WorkerState = "starting"
@@ -82,7 +85,9 @@ class Worker:
         self._error: BaseException | None = None
         self._signals = 0
         self._last_resort = LastResort(1)
-        self.components = Components(configuration, clock=clock, fail=self.fail, stop=self._stop)
+        self.components = Components(
+            configuration, clock=clock, fail=self.fail, stop=self._stop, forked=forked
+        )
         self.status = StatusReport(
             configuration,
             self.components,
@@ -111,6 +116,8 @@ class Worker:
             for elsewhere in {each.elsewhere for each in self.components.handlers.bound()} - {None}:
                 with suppress(Exception):  # `_open_handlers` reports it
                     elsewhere.start()  # the processes import what they need meanwhile
+            if self.components.processes is not None:
+                self.components.processes.need_no_more()
             self._start_http()
             self._open_handlers()
             opened(

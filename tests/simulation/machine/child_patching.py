@@ -6,8 +6,8 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from worker.processes import beginning, frames, process
 from worker.processes import child as child_program
-from worker.processes import frames, process
 from worker.processes.batches import Batches
 from worker.processes.events import Events
 
@@ -15,7 +15,6 @@ from . import threads
 from .kernel import Child, Kernel
 from .kernel_calls import (
     ChildFcntl,
-    ChildSys,
     KernelOs,
     KernelSelect,
     KernelSocket,
@@ -80,8 +79,10 @@ def put_children(put: Callable[[Any, str, Any], None], gc: object) -> None:
     sockets, system = KernelSocket(kernel), KernelOs(kernel)
     put(process, "Known", _Known)
     put(process, "socket", sockets)
-    put(process, "os", system)
-    put(process, "subprocess", KernelSubprocess(kernel, child_program.main))
+    put(process, "subprocess", processes := KernelSubprocess(kernel, child_program.main))
+    put(beginning, "socket", sockets)
+    put(beginning, "os", system)
+    put(beginning, "subprocess", processes)
     put(frames, "socket", sockets)
     put(child_program, "Batches", _Batches)
     put(child_program, "Child", _Child)
@@ -89,7 +90,6 @@ def put_children(put: Callable[[Any, str, Any], None], gc: object) -> None:
     put(child_program, "os", system)
     put(child_program, "fcntl", ChildFcntl(kernel))
     put(child_program, "select", KernelSelect(kernel))
-    put(child_program, "sys", ChildSys())
     put(child_program, "signal", no_signals)
     put(child_program, "gc", gc)
     put(child_program, "log_to", _log_to)

@@ -40,11 +40,10 @@ class End:
 class Child(Process):
     """A process that another one has started."""
 
-    def __init__(self, name: str, pid: int, parent: Any, argv: Sequence[str]) -> None:
+    def __init__(self, name: str, pid: int, parent: Any) -> None:
         super().__init__(name)
         self.pid = pid
         self.parent = parent
-        self.argv = argv
         self.code: int | None = None
         """How it has ended. None: it has not."""
         self.waiting: list[Task] = []
@@ -126,15 +125,13 @@ class Kernel:
 
     # -- processes
 
-    def start(
-        self, parent: Any, argv: Sequence[str], passed: Sequence[int], main: Callable[[], None]
-    ) -> Child:
+    def start(self, parent: Any, passed: Sequence[int], main: Callable[[], None]) -> Child:
         """Raises OSError."""
         if self.full:
             self.refused(parent)
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         number = len(self.children)
-        child = Child(f"{parent.name}/c{number}", 1000 + number, parent, argv)
+        child = Child(f"{parent.name}/c{number}", 1000 + number, parent)
         for each in passed:
             self.hold(child, self.end(parent, each), each)
         self.children.append(child)

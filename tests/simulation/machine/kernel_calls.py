@@ -10,14 +10,13 @@ import socket
 import subprocess
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from .kernel import Child, End, Kernel
 from .scheduler import Killed, Process, current
 
 __all__ = [
     "ChildFcntl",
-    "ChildSys",
     "KernelOs",
     "KernelSelect",
     "KernelSocket",
@@ -132,17 +131,19 @@ class KernelSocket:
 
 
 class KernelSubprocess:
-    """The module `subprocess`. `main`: what a child process runs, whatever its command says."""
+    """The module `subprocess`. `main`: what a child process runs, whatever its command says, with the two
+    descriptors that it names."""
 
     DEVNULL, TimeoutExpired = subprocess.DEVNULL, subprocess.TimeoutExpired
 
-    def __init__(self, kernel: Callable[[], Kernel], main: Callable[[], None]) -> None:
+    def __init__(self, kernel: Callable[[], Kernel], main: Callable[[int, int], None]) -> None:
         self._kernel, self._main = kernel, main
 
     def Popen(self, command: Sequence[str], *, pass_fds: Sequence[int], stdin: int) -> _Popen:  # noqa: N802
         kernel = self._kernel()
         kernel.scheduler.preempt()
-        return _Popen(kernel, kernel.start(_process(), command[3:], pass_fds, self._main))
+        main = partial(self._main, *map(int, command[5:7]))
+        return _Popen(kernel, kernel.start(_process(), pass_fds, main))
 
 
 class _Popen:
@@ -228,17 +229,6 @@ class KernelSelect:
         assert (write, other, seconds) == ([], [], 0)
         ends = {number: self._kernel().end(_process(), number) for number in read}
         return [number for number, end in ends.items() if end.data or end.is_over], [], []
-
-
-class ChildSys:
-    """Of `sys`, in a child process."""
-
-    @property
-    def argv(self) -> Sequence[str]:
-        return _child().argv
-
-    def _current_frames(self) -> dict[int, Any]:
-        return {}
 
 
 no_signals = types.SimpleNamespace(

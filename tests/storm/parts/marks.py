@@ -17,11 +17,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import sys
 import time
 from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
+from worker.processes.events import Events
 
 __all__ = ["Marks", "runs"]
 
@@ -36,7 +36,7 @@ class Marks(Handler):
         self._worker = ""
 
     def open(self, context: HandlerContext) -> None:
-        in_child = "worker.processes.child" in sys.modules
+        in_child = isinstance(context.metrics, Events)
         self._worker = f"{context.worker}:{f'{os.getppid()}/' if in_child else ''}{os.getpid()}"
 
     def handle(self, batch: Batch) -> None:

@@ -127,7 +127,8 @@ class StormWorker:
         """One of them, or none."""
         if not self._runs():
             return []
-        found = [each for each in psutil.Process(self.pid).children() if _is_child(each)]
+        own = psutil.Process(self.pid)
+        found = [each for each in own.children() if _is_child(each, own)]
         return [found[number % len(found)]] if found else []
 
     def end(self) -> int | None:
@@ -180,10 +181,11 @@ class StormWorker:
         self.process.start(ready=False)
 
 
-def _is_child(process: psutil.Process) -> bool:
-    """Whether it runs handlers, and has begun to."""
+def _is_child(process: psutil.Process, worker: psutil.Process) -> bool:
+    """Whether it runs handlers, and has begun to: forked from the worker, or started later."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return any("worker.processes.child" in each for each in process.cmdline())
+        command = process.cmdline()
+        return command == worker.cmdline() or any("worker.processes.child" in each for each in command)
     return False
 
 
