@@ -70,8 +70,8 @@ class Flood:
 class DeadLetters:
     """The dead-letter topic for processors. Any thread. Letters are written one at a time.
 
-    `settings`: the producer's. `producer`: makes one. `finished`: the number of records that the worker has finished so far. `back`:
-    called when the topic accepts letters again."""
+    `settings`: the producer's. `producer`: makes one. `finished`: the number of records that the worker has
+    finished so far. `back`: called when the topic accepts letters again."""
 
     rule: InitVar[DeadLetterRule]
     settings: dict[str, Any]
