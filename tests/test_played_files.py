@@ -174,3 +174,13 @@ def test_all_formats_can_be_played(name: str, tmp_path: Path) -> None:
     for table, change in changes_of(name):
         expected.setdefault(table, []).append(change.after)
     assert by_table == expected
+
+
+def test_a_flood_of_dead_letters_halts_the_table(tmp_path: Path) -> None:
+    sections = {"dead_letter": {"topic": "cdc.dead", "max_ratio": 0.002}}
+    rule: dict[str, Any] = {"handler": {"fails": [0, 1, 2, 3]}, "retry": {"max_attempts": 1}}
+    rule["on_failure"] = "dead_letter"
+    found = played(tmp_path, [record("orders", n) for n in range(4)], sections, **rule)
+    assert [letter.source_offset for letter in found.letters] == [0, 1]
+    assert [letter.place.topic for letter in found.letters] == ["cdc.dead"] * 2
+    assert "dead_letter.max_ratio 0.002: this would be dead letter number 3" in found.halted["shop.orders"]

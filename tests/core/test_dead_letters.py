@@ -298,7 +298,6 @@ def test_a_letter_that_ran_out_of_time_is_written_again_by_another_producer(
         made.append(Producer(*arguments, **settings))
         return made[-1]
 
-    monkeypatch.setattr(writing, "Producer", counted)
     monkeypatch.setattr(writing, "_WRITE_SECONDS", 2.0)
     letters = DeadLetters(
         DeadLetterRule(topic="dead"),
@@ -309,6 +308,7 @@ def test_a_letter_that_ran_out_of_time_is_written_again_by_another_producer(
         metrics=Metrics(),
         back=lambda: None,
         random=lambda: 0.0,
+        producer=counted,
     )
     for number in (1, 2):
         while len(made) < number:

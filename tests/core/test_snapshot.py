@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -219,12 +220,25 @@ def test_a_million_table_names_take_bounded_memory_and_are_told_of_at_once(tmp_p
     assert sum(sample.value for sample in finished[0].samples) == 500_000
 
 
+def test_an_expectation_counts_from_zero_on(tmp_path: Path) -> None:
+    """Prometheus sees no increase of a counter that begins with 1."""
+    components, report = reporting(tmp_path, expect={"has_id": "id > 0", "other": "id < 9"})
+    components.metrics.attach(report.look)
+    components.book.meet("shop", "orders")
+    text = generate_latest(components.metrics.registry).decode()
+    for rule in ("has_id", "other"):
+        assert f'binlane_expectations_failed_total{{rule="{rule}",table="shop.orders"}} 0.0' in text
+
+
 def reporting(
-    folder: Path, wall_clock: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic
+    folder: Path,
+    wall_clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = time.monotonic,
+    **rule: Any,
 ) -> tuple[Components, StatusReport]:
     """The parts of a worker, without its threads, and what tells of them."""
     settings = configuration(
-        {"match": "shop.*"}, lanes={"count": 16}, checkpoint={"directory": str(folder)}, http=None
+        {"match": "shop.*", **rule}, lanes={"count": 16}, checkpoint={"directory": str(folder)}, http=None
     )
     components = Components(settings, clock=time.monotonic, fail=lambda error: None, stop=threading.Event())
     components.lanes.trust(math.inf)  # as after a commit

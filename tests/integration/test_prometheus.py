@@ -217,7 +217,7 @@ def test_prometheus_has_what_the_worker_shows(trouble: Trouble) -> None:
     assert prometheus.value(f"up{place}") == 1
     [info] = prometheus.query(f"binlane_info{place}")
     assert info["metric"]["version"] == worker.status()["version"]
-    # Their series begin with the first error of each code, and the first row that a rule does not accept.
+    # Their series begin with the first error of each code, and a table with `expect`.
     later = {"binlane_kafka_errors_total", "binlane_expectations_failed_total"}
     everything = {entry.name for entry in DEFINITIONS} - later
 

@@ -70,8 +70,8 @@ class Flood:
 class DeadLetters:
     """The dead-letter topic for processors. Any thread. Letters are written one at a time.
 
-    `settings`: the producer's. `finished`: the number of records that the worker has finished so far. `back`:
-    called when the topic accepts letters again."""
+    `settings`: the producer's. `producer`: makes one. `finished`: the number of records that the worker has
+    finished so far. `back`: called when the topic accepts letters again."""
 
     rule: InitVar[DeadLetterRule]
     settings: dict[str, Any]
@@ -83,7 +83,7 @@ class DeadLetters:
     back: Callable[[], None]
     random: Callable[[], float]
     clock: Callable[[], float] = time.monotonic
-    wall_clock: Callable[[], float] = time.time
+    producer: Callable[..., Any] = Producer
 
     def __post_init__(self, rule: DeadLetterRule) -> None:
         self.topic = rule.topic
@@ -128,7 +128,7 @@ class DeadLetters:
             index=index,
             error=self.redact(error),
             attempts=attempts,
-            time=datetime.fromtimestamp(self.wall_clock(), UTC),
+            time=datetime.now(UTC),
             worker=self.worker,
         )
         with self._lock:
@@ -201,7 +201,7 @@ class DeadLetters:
                 "topic.metadata.propagation.max.ms": int(_WRITE_SECONDS * 300),
             }
             try:
-                self._producer = Producer(settings, error_cb=self._on_error, logger=client_logger())
+                self._producer = self.producer(settings, error_cb=self._on_error, logger=client_logger())
             except KafkaException as error:  # a file that it names is gone since the worker's start
                 raise self._failed(error.args[0]) from None
         producer, self._trouble = self._producer, None

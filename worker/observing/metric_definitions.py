@@ -16,7 +16,7 @@ _HELP = {
     "binlane_retries_total{table}": "Batches that were passed to their handlers again after a failure.",
     "binlane_dead_letters_total{table}": "Records written to the dead-letter topic.",
     "binlane_expectations_failed_total{table,rule}": "Records with a row that does not meet this rule of "
-    "`expect`. A rule appears with its first one.",
+    "`expect`.",
     "binlane_transactions_cut_total{table}": "Batches that begin within a source transaction, although the "
     "table has `batch.transactions: whole`.",
     "binlane_unblocked_records_total{action}": "Records that were set aside by request: `skip` or "

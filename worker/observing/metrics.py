@@ -144,10 +144,12 @@ class Metrics(Collector):
         look = None if self._look is None else self._look()
         status = look.status if look is not None else None
         if look is not None and status is not None:
-            # Both start at 0, so that a table's first retry or dead letter shows as an increase.
+            # All start at 0, so that a table's first retry, dead letter or unmet rule shows as an increase.
             for table, _ in look.finished:
                 for name in _BY_TABLE:
                     self.count(name, table, amount=0)
+            for table, rule in look.expectations:
+                self.count("binlane_expectations_failed_total", table, rule, amount=0)
             yield from of_status(look, self.tables)
         yield from self.handlers.collect(status.handlers if status is not None else ())
 

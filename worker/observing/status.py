@@ -319,3 +319,5 @@ class Look:
     was queued."""
     held_up: bool = False
     """Whether reading has stopped because fetched records wait for room that only such tables could free."""
+    expectations: Sequence[tuple[str, str]] = ()
+    """(table, rule) of each expectation of the known tables."""

@@ -154,6 +154,7 @@ class StatusReport:
                 max(0.0, self.clock() - seen.standing.parked_since),
             ),
             held_up=seen.held_up,
+            expectations=[(each.table.label, rule) for each in units for rule in each.table.rule.expect],
         )
 
     def _targets(self) -> list[TargetStatus]:

@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +20,8 @@ from offsets.types import TopicPartition
 from worker.commands.sampling.sample import default_topic
 from worker.configuration import Configuration, TableRule, load
 from worker.configuration.formats import formats_of
-from worker.dead_letters.record import DeadLetter, headers_of, read_letter
+from worker.dead_letters.record import DeadLetter, read_letter
+from worker.dead_letters.writing import DeadLetters
 from worker.fetching.routing import Router
 from worker.formats.decoding import learn
 from worker.formats.interface import SeparateDDL
@@ -77,9 +77,13 @@ def play(
         if bound.name in (instead or {}):
             bound.objects = (Calling((instead or {})[bound.name]),)
     book, action = TableBook(configuration, handlers.of), configuration.on_undecodable
-    kept: Any = letters if configuration.dead_letter is not None else None
+    dead_letters = None
+    if (rule := configuration.dead_letter) is not None:
+        of_lanes: Any = {"finished": lambda: lanes.seen.finished_records, "back": lanes.unblock}
+        of_lanes |= {"metrics": metrics, "redact": configuration.secrets.redact, "random": random.random}
+        dead_letters = DeadLetters(rule, {}, worker="played", producer=lambda *_, **__: letters, **of_lanes)
     shared: Any = {"clock": clock, "random": random.random, "fail": errors.append}
-    shared["rules"] = FailureRules(on_undecodable=action, dead_letters=kept)
+    shared["rules"] = FailureRules(on_undecodable=action, dead_letters=dead_letters)
     processors = [Processor(number, lanes, metrics, **shared) for number in range(len(lanes.lanes))]
     end = clock() + seconds
 
@@ -133,14 +137,12 @@ def _polls(configuration: Configuration, router: Router, file: Path) -> Iterator
 
 
 class _Letters:
-    """Keeps what would be sent to the dead-letter topic."""
+    """Keeps what a producer would send to the dead-letter topic."""
 
     def __init__(self) -> None:
         self.written: list[DeadLetter] = []
 
-    def send(self, record: Any, *, before: int, ordered_by: None, **what: Any) -> str:
-        headers = headers_of(record, **what, time=datetime.now(UTC), worker="played")
-        place = "dead letters", 0, len(self.written)
-        made = _SEND(*place, record.key(), record.value(), headers, None, record.timestamp())
+    def produce(self, topic: str, *, on_delivery: Callable[[None, Message], None], **sent: Any) -> None:
+        made = _SEND(topic, 0, len(self.written), **sent)
         self.written.append(read_letter(made))
-        return self.written[-1].name
+        on_delivery(None, made)
