@@ -6,25 +6,27 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import confluent_kafka
 import typer
-from confluent_kafka import KafkaException
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 
-from handlers.kafka.librdkafka import SILENT, cluster_metadata
+from handlers.kafka.librdkafka import SILENT, closed_in_time, cluster_metadata
 from handlers.options.faults import nearest
-from handlers.options.matching import is_name
+from handlers.options.matching import is_name, topic_matcher
 from worker.commands.output import Output
 from worker.commands.sampling.guessing import Guess, GuessError, guessed
 from worker.commands.sampling.review import Untold
 from worker.configuration import Configuration, ConfigurationError, load
-from worker.configuration.kafka_properties import admin_settings
+from worker.configuration.kafka_properties import admin_settings, consumer_settings
 from worker.configuration.secrets import is_secret_key, passwords_in
+from worker.formats.interface import Record
 from worker.kafka.connection import KAFKA_SECONDS, reach_kafka
-from worker.kafka.first_records import first_records
 
 _HANDLERS: Mapping[str, str] = {
     "sql": "sqlite:///replica.db",
@@ -39,6 +41,8 @@ _HANDLERS: Mapping[str, str] = {
 }
 """Handler -> the URL of its target on this machine; empty if it has none."""
 _OPTIONS: Mapping[str, str] = {"spark": ", mode: replica", "files": ", directory: output"}
+_MOST = 500
+"""The most records from which the format is guessed."""
 _ANY = Guess("canal", ("any.table",), {}, 0, 0)
 
 
@@ -135,12 +139,12 @@ def _look(configuration: Configuration, topic: str) -> Guess:
     if kafka is not None and kafka.error is not None:
         raise InitError(f"{kafka.target}: {kafka.error}")
     if found is not None and found.error is not None:
-        metadata = cluster_metadata(admin_settings(configuration), KAFKA_SECONDS, SILENT)
+        metadata = cluster_metadata(admin_settings(configuration.kafka), KAFKA_SECONDS, SILENT)
         names = sorted(name for name in metadata.topics if not name.startswith("__"))
         near = nearest(topic, names)
         shown = ", ".join(([near] if near else []) + [name for name in names if name != near][:20])
         raise InitError(f"topic {topic}: {found.error}; the brokers have: {shown or 'none'}")
-    records = first_records(configuration, topic)
+    records = _first_records(configuration, topic)
     if not records:
         raise InitError(f"topic {topic} has no records, and only records say what they are: send some first")
     return guessed(records, topic, Untold(()))
@@ -205,3 +209,34 @@ def _patterns(tables: Sequence[str]) -> list[str]:
 def _yaml(value: Any) -> str:
     """Write a value as JSON, which YAML reads."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def _first_records(configuration: Configuration, topic: str) -> list[Record]:
+    """Return the first records of the partitions. Raises KafkaException.
+
+    `topic`: a name, or an expression that begins with ^."""
+    settings = consumer_settings(configuration.kafka)
+    settings.pop("group.instance.id", None)
+    records: list[Any] = []
+    with closed_in_time(Consumer(settings, logger=SILENT)) as consumer:
+        found = consumer.list_topics(timeout=KAFKA_SECONDS).topics
+        names = filter(topic_matcher(topic), found)
+        unread = {(name, number) for name in names for number in found[name].partitions}
+        consumer.assign(
+            [confluent_kafka.TopicPartition(*place, OFFSET_BEGINNING) for place in sorted(unread)]
+        )
+        end = time.monotonic() + KAFKA_SECONDS
+        while unread and len(records) < _MOST and time.monotonic() < end:
+            for message in consumer.consume(_MOST - len(records), timeout=0.2):
+                error = message.error()
+                if error is None:
+                    records.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard((message.topic(), message.partition()))
+                else:
+                    raise KafkaException(error)
+    if unread and not records:
+        raise KafkaException(
+            KafkaError(KafkaError._TIMED_OUT, f"no record arrived within {KAFKA_SECONDS:g} s")
+        )
+    return cast("list[Record]", records)

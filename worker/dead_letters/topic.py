@@ -41,12 +41,12 @@ def open_topic(configuration: Configuration) -> Iterator[DeadLetterTopic]:
     reached = reach_kafka(configuration, _SECONDS)[0]
     if reached.error is not None:
         raise DeadLetterError(f"{reached.target}: {reached.error}")
-    settings = consumer_settings(configuration)
+    settings = consumer_settings(configuration.kafka)
     settings.pop("group.instance.id", None)
     # A separate group without members, which only stores what was replayed.
     settings["group.id"] = f"{configuration.kafka.group_id}.dead-letters"
     topic = configuration.dead_letter.topic
-    topic_id = _id_of(topic, AdminClient(admin_settings(configuration), logger=SILENT))
+    topic_id = _id_of(topic, AdminClient(admin_settings(configuration.kafka), logger=SILENT))
     with closed_in_time(Consumer(settings, logger=SILENT)) as consumer:
         yield DeadLetterTopic(topic, consumer, topic_id)
 

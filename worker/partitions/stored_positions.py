@@ -62,8 +62,8 @@ def connect(configuration: Configuration) -> Iterator[Cluster]:
     reached = reach_kafka(configuration, _SECONDS)[0]
     if reached.error is not None:
         raise PositionError(f"{reached.target}: {reached.error}")
-    admin = AdminClient(admin_settings(configuration), logger=SILENT)
-    settings = consumer_settings(configuration)
+    admin = AdminClient(admin_settings(configuration.kafka), logger=SILENT)
+    settings = consumer_settings(configuration.kafka)
     # With a static member's name, this consumer would look like the worker itself.
     settings.pop("group.instance.id", None)
     cluster = Cluster(configuration, Consumer(settings, logger=SILENT), admin)

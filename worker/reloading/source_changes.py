@@ -45,8 +45,8 @@ class WholeTopics:
         reached = reach_kafka(configuration, _SECONDS)[0]
         if reached.error is not None:
             raise ReadFault(f"{reached.target}: {reached.error}")
-        admin = AdminClient(admin_settings(configuration), logger=SILENT)
-        settings = consumer_settings(configuration)
+        admin = AdminClient(admin_settings(configuration.kafka), logger=SILENT)
+        settings = consumer_settings(configuration.kafka)
         settings.pop("group.instance.id", None)
         self._consumer = Consumer(settings, logger=SILENT)
         self.next: dict[Partition, int] = {}
