@@ -6,15 +6,14 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import confluent_kafka
 import typer
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from handlers.kafka.librdkafka import SILENT, closed_in_time, cluster_metadata
 from handlers.options.faults import nearest
@@ -23,10 +22,11 @@ from worker.commands.output import Output
 from worker.commands.sampling.guessing import Guess, GuessError, guessed
 from worker.commands.sampling.review import Untold
 from worker.configuration import Configuration, ConfigurationError, load
-from worker.configuration.kafka_properties import admin_settings, consumer_settings
+from worker.configuration.kafka_properties import admin_settings
 from worker.configuration.secrets import is_secret_key, passwords_in
 from worker.formats.interface import Record
 from worker.kafka.connection import KAFKA_SECONDS, reach_kafka
+from worker.kafka.reading import ReadFault, bounds_of, connected, read_between
 
 _HANDLERS: Mapping[str, str] = {
     "sql": "sqlite:///replica.db",
@@ -212,31 +212,16 @@ def _yaml(value: Any) -> str:
 
 
 def _first_records(configuration: Configuration, topic: str) -> list[Record]:
-    """Return the first records of the partitions. Raises KafkaException.
-
-    `topic`: a name, or an expression that begins with ^."""
-    settings = consumer_settings(configuration.kafka)
-    settings.pop("group.instance.id", None)
-    records: list[Any] = []
-    with closed_in_time(Consumer(settings, logger=SILENT)) as consumer:
-        found = consumer.list_topics(timeout=KAFKA_SECONDS).topics
-        names = filter(topic_matcher(topic), found)
-        unread = {(name, number) for name in names for number in found[name].partitions}
-        consumer.assign(
-            [confluent_kafka.TopicPartition(*place, OFFSET_BEGINNING) for place in sorted(unread)]
-        )
-        end = time.monotonic() + KAFKA_SECONDS
-        while unread and len(records) < _MOST and time.monotonic() < end:
-            for message in consumer.consume(_MOST - len(records), timeout=0.2):
-                error = message.error()
-                if error is None:
-                    records.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    unread.discard((message.topic(), message.partition()))
-                else:
-                    raise KafkaException(error)
-    if unread and not records:
-        raise KafkaException(
-            KafkaError(KafkaError._TIMED_OUT, f"no record arrived within {KAFKA_SECONDS:g} s")
-        )
-    return cast("list[Record]", records)
+    """Return the first records of the partitions. `topic`: a name, or an expression that begins with ^."""
+    records: list[Record] = []
+    try:
+        consumer, _ = connected(configuration)
+        with closed_in_time(consumer):
+            names = filter(topic_matcher(topic), consumer.list_topics(timeout=KAFKA_SECONDS).topics)
+            bounds = {place: found for name in names for place, found in bounds_of(consumer, name).items()}
+            begins, ends = ({place: found[at] for place, found in bounds.items()} for at in (0, 1))
+            found = (record for *_, record in read_between(consumer, begins, ends) if record is not None)
+            records += islice(found, _MOST)
+    except ReadFault as fault:
+        raise InitError(str(fault)) from None
+    return records
