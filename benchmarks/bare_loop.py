@@ -51,7 +51,7 @@ def main(bootstrap: str, topic: str, records: int, what: str) -> BareFigures:
     canal = registry.get("canal")
     route, decode = canal.route, canal.decode
     decodes = what == "decode"
-    consumer = Consumer(consumer_settings(configuration))
+    consumer = Consumer(consumer_settings(configuration.kafka))
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     done, first, cpu_at_first = 0, 0.0, 0.0
     while done < records:

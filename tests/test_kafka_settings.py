@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -26,13 +25,8 @@ def Kafka(properties: Mapping[str, Any] | None = None, **others: Any) -> KafkaRu
     return KafkaRule.model_construct(properties=dict(properties or {}), **section)
 
 
-@dataclass
-class Section:
-    kafka: KafkaRule
-
-
-def with_properties(**properties: Any) -> Section:
-    return Section(Kafka({name.replace("__", "."): value for name, value in properties.items()}))
+def with_properties(**properties: Any) -> KafkaRule:
+    return Kafka({name.replace("__", "."): value for name, value in properties.items()})
 
 
 def test_offsets_are_never_committed_or_reset_by_the_client_itself() -> None:
@@ -48,9 +42,9 @@ def test_topics_under_a_pattern_are_looked_for_every_half_minute_unless_the_user
     name = "topic.metadata.refresh.interval.ms"
     assert name not in consumer_settings(with_properties())
     patterns = ["cdc.shop", "^crm"]
-    assert consumer_settings(Section(Kafka(topics=patterns)))[name] == "30000"
-    assert consumer_settings(Section(Kafka({name: 5000}, topics=patterns)))[name] == "5000"
-    check_settings(Section(Kafka(topics=patterns)))
+    assert consumer_settings(Kafka(topics=patterns))[name] == "30000"
+    assert consumer_settings(Kafka({name: 5000}, topics=patterns))[name] == "5000"
+    check_settings(Kafka(topics=patterns))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +62,7 @@ def test_topics_under_a_pattern_are_looked_for_every_half_minute_unless_the_user
 )
 def test_a_property_that_binlane_owns_is_refused_with_what_to_set_instead(name: str, instead: str) -> None:
     with pytest.raises(SettingsError, match=instead) as caught:
-        consumer_settings(Section(Kafka({name: "x"})))
+        consumer_settings(Kafka({name: "x"}))
     assert caught.value.key == f"kafka.properties.{name}"
 
 
@@ -80,7 +74,7 @@ def test_the_users_properties_come_before_the_defaults() -> None:
         "client.id": "me",
         "partition.assignment.strategy": "range",
     }
-    settings = consumer_settings(Section(Kafka(own)))
+    settings = consumer_settings(Kafka(own))
     assert {name: settings[name] for name in own} == {name: str(value) for name, value in own.items()}
 
 
@@ -94,7 +88,7 @@ def test_cooperative_sticky_is_the_default() -> None:
 
 def test_partitions_whose_topics_are_merged_leave_together() -> None:
     """A TRUNCATE that leaves alone would be done behind the queued rows that follow it."""
-    merged = Section(Kafka(ddl_topics=["cdc.ddl"]))
+    merged = Kafka(ddl_topics=["cdc.ddl"])
     assert consumer_settings(merged)["partition.assignment.strategy"] == "roundrobin"
 
 
@@ -119,7 +113,7 @@ def test_the_protocol_is_the_same_in_any_case(given: str) -> None:
 )
 def test_what_only_the_classic_protocol_knows_is_refused_with_the_new_one(name: str) -> None:
     with pytest.raises(SettingsError, match=r"group\.protocol=consumer") as caught:
-        consumer_settings(Section(Kafka({"group.protocol": "consumer", name: "1"})))
+        consumer_settings(Kafka({"group.protocol": "consumer", name: "1"}))
     assert caught.value.key.endswith(name)
 
 
@@ -149,7 +143,7 @@ def test_what_librdkafka_refuses_is_told_with_its_key(
     properties: dict[str, Any], key: str, problem: str
 ) -> None:
     with pytest.raises(SettingsError, match=problem) as caught:
-        check_settings(Section(Kafka(properties)))
+        check_settings(Kafka(properties))
     assert caught.value.key == key
 
 
@@ -164,7 +158,7 @@ def test_what_librdkafka_refuses_is_told_with_its_key(
 )
 def test_a_number_with_a_unit_is_refused_for_librdkafka_would_drop_the_unit(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match="a number without a unit") as caught:
-        check_settings(Section(Kafka({name: value})))
+        check_settings(Kafka({name: value}))
     assert caught.value.key == f"kafka.properties.{name}"
 
 
@@ -173,7 +167,7 @@ def test_a_number_with_a_unit_is_refused_for_librdkafka_would_drop_the_unit(name
     [("client.id", "9lives"), ("sasl.password", "1s"), ("session.timeout.ms", "0x1770"), ("linger.ms", 0.5)],
 )
 def test_texts_that_begin_with_a_digit_and_numbers_of_any_form_are_taken(name: str, value: Any) -> None:
-    check_settings(Section(Kafka({name: value})))
+    check_settings(Kafka({name: value}))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +194,7 @@ def test_what_follows_from_a_fault_is_not_told() -> None:
 
 def test_a_refused_value_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as caught:
-        check_settings(Section(Kafka({"isolation.level": "my-password"})))
+        check_settings(Kafka({"isolation.level": "my-password"}))
     assert "my-password" not in str(caught.value)
 
 

@@ -197,29 +197,30 @@ def cluster_metadata(settings: Mapping[str, Any], seconds: float, logger: loggin
             raise KafkaException(final or (reasons or [last])[-1])
 
 
-class _PropertyFault(ValueError):
-    """A property that cannot be used. `problem` is a sentence without the property's value."""
-
-    def __init__(self, name: str | None, problem: str) -> None:
-        super().__init__(f"{name}: {problem}" if name else problem)
-        self.name = name
-        self.problem = problem
+def property_texts(properties: Mapping[str, Any], owned: Mapping[str, str], owner: str) -> dict[str, str]:
+    """Convert a user's properties to text. `owned`: those that `owner` ("binlane sets this property") sets,
+    and what to set instead. Raises SettingsError."""
+    texts: dict[str, str] = {}
+    for name, value in properties.items():
+        if name in owned:
+            raise fault(name, f"{owner} itself ({owned[name]}): remove it")
+        if name.endswith("_cb") or name in {"on_commit", "logger", "default.topic.config"}:
+            raise fault(name, "needs a Python object, which a configuration file cannot contain: remove it")
+        if not isinstance(value, str | int | float):
+            told = f"found a value of type {type(value).__name__}; allowed: text, a number, true or false"
+            raise fault(name, told)
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
 
 
 def client_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of every client of the target, all as text. Raises PropertyFault."""
-    texts: dict[str, Any] = {}
-    for name, value in properties.items():
-        if name in _OWNED:
-            raise _PropertyFault(name, f"the handler sets it itself ({_OWNED[name]}): remove it")
-        if name.endswith("_cb") or name in {"logger", "default.topic.config"}:
-            raise _PropertyFault(name, "needs a Python object, which a configuration cannot have: remove it")
-        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    """Return the properties of every client of the target, all as text. Raises SettingsError."""
+    texts = property_texts(properties, _OWNED, "the handler sets it")
     return {**_DEFAULTS, **texts, "bootstrap.servers": servers}
 
 
 def producer_settings(servers: str, properties: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """Return the producer's properties. `timeout`: seconds for a message. Raises PropertyFault."""
+    """Return the producer's properties. `timeout`: seconds for a message. Raises SettingsError."""
     return {
         # Shorter than the timeout, so a missing topic is reported as such and not as a timeout.
         "topic.metadata.propagation.max.ms": str(max(1, round(timeout * 500))),
@@ -231,13 +232,13 @@ def producer_settings(servers: str, properties: Mapping[str, Any], timeout: floa
 
 
 def check_properties(properties: Mapping[str, Any], timeout: float) -> None:
-    """Let librdkafka check the properties, without a broker. Raises PropertyFault."""
-    settings = producer_settings("", properties, timeout)
-    del settings["bootstrap.servers"]
+    """Let librdkafka check the properties, without a broker. Raises ValueError without values."""
     try:
+        settings = producer_settings("", properties, timeout)
+        del settings["bootstrap.servers"]
         refuse_units(settings)
         Producer(settings, logger=SILENT)
     except (KafkaException, TypeError, ValueError) as error:
         told = error if isinstance(error, SettingsError) else explain(error)
         _, _, name = told.key.partition("properties.")
-        raise _PropertyFault(name or None, told.problem) from None
+        raise ValueError(f"{name}: {told.problem}" if name else told.problem) from None

@@ -25,5 +25,5 @@ KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["
 def test_a_member_that_librdkafka_would_leave_in_the_group_leaves_it_first(
     properties: dict[str, Any], stays: bool
 ) -> None:
-    settings = consumer_settings(configuration(kafka={**KAFKA, "properties": properties}))
+    settings = consumer_settings(configuration(kafka={**KAFKA, "properties": properties}).kafka)
     assert close_stays(settings) is stays

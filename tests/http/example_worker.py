@@ -10,8 +10,7 @@ import msgspec
 
 from worker.configuration.shown import Setting
 from worker.http.watch import Sources
-from worker.observing.overview.history import History, Pulse
-from worker.observing.overview.table_hours import TableHours
+from worker.observing.overview.history import History, Pulse, TableHours
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import (
     CheckpointStatus,

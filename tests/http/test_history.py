@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 
 import msgspec
@@ -60,16 +59,13 @@ def test_a_point_every_five_seconds_says_what_happened_since_the_one_before() ->
     assert first.blocked == 1
 
 
-def test_the_history_is_an_hour_long_and_takes_no_more_memory_then() -> None:
+def test_the_history_is_an_hour_long_and_no_longer() -> None:
     worker = Ticking()
-    before = worker.history.bytes, sys.getsizeof(worker.history._ring)
     worker.run(2 * POINTS * SECONDS, step=SECONDS)
     points = worker.history.points()
     assert len(points) == POINTS
     assert all(after.time - before.time == SECONDS for before, after in pairwise(points))
     assert points[-1].time == 1_000_000 + (2 * POINTS - 1) * SECONDS
-    assert (worker.history.bytes, sys.getsizeof(worker.history._ring)) == before
-    assert worker.history.bytes < 50_000
     assert worker.history.points(3) == points[-3:]
 
 

@@ -392,7 +392,6 @@ def test_the_hour_before_and_what_happened_in_it(worker: Worker, client: httpx.C
     assert told["seconds"] == 5
     assert told["fields"][:4] == ["time", "rate", "lag", "delay"]
     assert len(told["points"]) == 3
-    assert told["bytes"] < 50_000
     assert told["entries"][-1]["event"] == "ddl refused"
     assert client.get("/api/live").json()["entries"][-1] == told["entries"][-1]
     assert client.get("/api/live").json()["points"] == told["points"]

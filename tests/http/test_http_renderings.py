@@ -13,8 +13,7 @@ from example_worker import status_at
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
-from worker.http.app import build_app
-from worker.http.renderings import Renderings
+from worker.http.app import Renderings, build_app
 from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus

@@ -13,6 +13,7 @@ from test_troubles import calm
 
 from offsets.metadata import decode, encode, left_out
 from offsets.types import Checkpoint, OffsetRange, count_of
+from worker.observing.overview.history import FIELDS, TableHours
 from worker.observing.overview.pace import (
     PaceMeter,
     caught_up_seconds,
@@ -21,7 +22,6 @@ from worker.observing.overview.pace import (
     empty_seconds,
     outlook,
 )
-from worker.observing.overview.table_hours import FIELDS, TableHours
 from worker.observing.overview.troubles import troubles
 from worker.observing.status import Pace, WorkerStatus
 

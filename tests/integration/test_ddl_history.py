@@ -67,7 +67,10 @@ def history(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> Dist
     configuration = settings(broker, topic)
     formats = FormatChoice(configuration.format)
     return Disturbed(
-        consumer_settings(configuration), lambda name: name == topic, formats.of, stopping=threading.Event()
+        consumer_settings(configuration.kafka),
+        lambda name: name == topic,
+        formats.of,
+        stopping=threading.Event(),
     )
 
 
@@ -165,7 +168,7 @@ def test_definitions_whose_schema_cannot_be_had_yet_are_waited_for(broker: Broke
         assert producer.flush(10) == 0
         configuration = settings(broker, topic, schema_registry={"url": registry.url})
         formats = formats_of(configuration, patience=None)
-        consumer = consumer_settings(configuration)
+        consumer = consumer_settings(configuration.kafka)
         history = DDLHistory(consumer, lambda name: name == topic, formats.of, stopping=threading.Event())
         beats, told = 0, set()
 

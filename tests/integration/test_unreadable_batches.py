@@ -124,7 +124,7 @@ def test_a_batch_that_a_disk_damaged_reaches_no_handler(stage: Stage, broker: Br
     source.insert("t0", records=20)
     source.flush()
     damage(broker, stage.topic, b"row 1003 of gone")
-    settings = consumer_settings(Configuration.model_validate(stage.worker().config))
+    settings = consumer_settings(Configuration.model_validate(stage.worker().config).kafka)
     place = TopicPartition(stage.topic, 0)
     for read_to in (0, 2):
         with pytest.raises(EndUnknown, match=f"records before that batch, from offset {read_to} on"):
@@ -154,7 +154,7 @@ def test_what_retention_deleted_before_a_damaged_batch_keeps_nobody_from_skippin
             producer.produce(stage.topic, canal_insert("gone", [seq]), partition=0)
         assert producer.flush(30) == 0
     damage(broker, stage.topic, b"row 1003 of gone")
-    settings = consumer_settings(Configuration.model_validate(stage.worker().config))
+    settings = consumer_settings(Configuration.model_validate(stage.worker().config).kafka)
     place = TopicPartition(stage.topic, 0)
     with pytest.raises(EndUnknown, match="records before that batch, from offset 0 on"):
         end_of_batch(settings, place, 3, 0)

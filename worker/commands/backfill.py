@@ -67,11 +67,11 @@ def _check(configuration: Configuration, table: str, connector: str | None) -> N
 
 
 def _send(configuration: Configuration, topic: str, key: str, value: bytes) -> None:
-    known = AdminClient(admin_settings(configuration), logger=SILENT).list_topics(timeout=_SECONDS)
+    known = AdminClient(admin_settings(configuration.kafka), logger=SILENT).list_topics(timeout=_SECONDS)
     if topic not in known.topics:
         raise LookupError(f"there is no topic {topic}: --topic is the connector's signal.kafka.topic")
     sent: list[Message] = []
-    producer = Producer(producer_settings(configuration), logger=SILENT)
+    producer = Producer(producer_settings(configuration.kafka), logger=SILENT)
     # Debezium reads no other partition.
     producer.produce(topic, value, key, 0, on_delivery=lambda _, message: sent.append(message))
     producer.flush(_SECONDS)

@@ -32,7 +32,7 @@ def replay_letters(
 
     Returns 0; 1 if a letter could not be applied, or the user declined; 2 if nobody can be asked.
 
-    Raises DeadLetterError: the replayed letters cannot be recorded."""
+    Raises ReadFault: the replayed letters cannot be recorded."""
     if not letters:
         print("no dead letters to replay")
         return 0
@@ -76,7 +76,7 @@ class _Run:
 
     def one(self, letter: DeadLetter, *alike: DeadLetter) -> None:
         """Replay a letter, also on behalf of `alike`, which are of the same failure. Print the result. Raises
-        StopWorker and DeadLetterError."""
+        StopWorker and ReadFault."""
         try:
             plan = self._reader.plan(letter)
             if not self._dry_run:

@@ -16,7 +16,8 @@ from handlers.values.change_json import line
 from worker.commands.dead_letter_replay import replay_letters
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.dead_letters.record import DeadLetter
-from worker.dead_letters.topic import DeadLetterError, DeadLetterTopic, open_topic
+from worker.dead_letters.topic import DeadLetterTopic, open_topic
+from worker.kafka.reading import ReadFault
 from worker.observing.visible_text import visible
 from worker.running.dead_letter_replay import Reader, ReplayFault, by_failure, in_order
 
@@ -45,7 +46,7 @@ def list_letters(
             )
             kept.extend(in_order(found))
             rows = [(letter, topic.is_replayed(letter)) for letter in kept]
-    except DeadLetterError as error:
+    except ReadFault as error:
         return output.failed(error)
     if as_json:
         output.json([_as_json(*row) for row in rows])
@@ -69,7 +70,7 @@ def show(config: Path, place: str) -> int:
         with open_topic(configuration) as topic:
             letter = topic.get(*found)
             replayed = topic.is_replayed(letter)
-    except DeadLetterError as error:
+    except ReadFault as error:
         return output.failed(error)
     console = wide_console()
 
@@ -120,7 +121,7 @@ def replay(
         with open_topic(configuration) as topic:
             letters = _chosen(topic, wanted, table)
             return replay_letters(configuration, topic, letters, output, dry_run=dry_run, yes=yes)
-    except DeadLetterError as error:
+    except ReadFault as error:
         return output.failed(error)
 
 

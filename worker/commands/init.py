@@ -8,22 +8,25 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import typer
 from confluent_kafka import KafkaException
 
-from handlers.kafka.librdkafka import SILENT, cluster_metadata
+from handlers.kafka.librdkafka import SILENT, closed_in_time, cluster_metadata
 from handlers.options.faults import nearest
+from handlers.options.matching import topic_matcher
 from worker.commands.output import Output
 from worker.commands.sampling.guessing import PLAIN, Guess, GuessError, guessed
 from worker.commands.sampling.review import Untold
 from worker.configuration import Configuration, ConfigurationError, load
 from worker.configuration.kafka_properties import admin_settings
 from worker.configuration.secrets import is_secret_key, passwords_in
+from worker.formats.interface import Record
 from worker.kafka.connection import KAFKA_SECONDS, reach_kafka
-from worker.kafka.first_records import first_records
+from worker.kafka.reading import ReadFault, bounds_of, connected, read_between
 from worker.observing.visible_text import visible
 
 _HANDLERS: Mapping[str, str] = {
@@ -39,6 +42,8 @@ _HANDLERS: Mapping[str, str] = {
 }
 """Handler -> the URL of its target on this machine; empty if it has none."""
 _OPTIONS: Mapping[str, str] = {"spark": ", mode: replica", "files": ", directory: output"}
+_MOST = 500
+"""The most records from which the format is guessed."""
 _ANY = Guess("canal", ("any.table",), {}, 0, 0)
 
 
@@ -135,12 +140,12 @@ def _look(configuration: Configuration, topic: str) -> Guess:
     if kafka is not None and kafka.error is not None:
         raise InitError(f"{kafka.target}: {kafka.error}")
     if found is not None and found.error is not None:
-        metadata = cluster_metadata(admin_settings(configuration), KAFKA_SECONDS, SILENT)
+        metadata = cluster_metadata(admin_settings(configuration.kafka), KAFKA_SECONDS, SILENT)
         names = sorted(name for name in metadata.topics if not name.startswith("__"))
         near = nearest(topic, names)
         shown = ", ".join(([near] if near else []) + [name for name in names if name != near][:20])
         raise InitError(f"topic {topic}: {found.error}; the brokers have: {shown or 'none'}")
-    records = first_records(configuration, topic)
+    records = _first_records(configuration, topic)
     if not records:
         raise InitError(f"topic {topic} has no records, and only records say what they are: send some first")
     return guessed(records, topic, Untold(()))
@@ -205,3 +210,19 @@ def _patterns(tables: Sequence[str]) -> list[str]:
 def _yaml(value: Any) -> str:
     """Write a value as JSON, which YAML reads."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def _first_records(configuration: Configuration, topic: str) -> list[Record]:
+    """Return the first records of the partitions. `topic`: a name, or an expression that begins with ^."""
+    records: list[Record] = []
+    try:
+        consumer, _ = connected(configuration)
+        with closed_in_time(consumer):
+            names = filter(topic_matcher(topic), consumer.list_topics(timeout=KAFKA_SECONDS).topics)
+            bounds = {place: found for name in names for place, found in bounds_of(consumer, name).items()}
+            begins, ends = ({place: found[at] for place, found in bounds.items()} for at in (0, 1))
+            found = (record for *_, record in read_between(consumer, begins, ends) if record is not None)
+            records += islice(found, _MOST)
+    except ReadFault as fault:
+        raise InitError(str(fault)) from None
+    return records

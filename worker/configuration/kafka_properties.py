@@ -5,8 +5,7 @@ Property names and meanings: librdkafka's CONFIGURATION.md."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -18,6 +17,7 @@ from handlers.kafka.librdkafka import (
     SettingsError,
     explain,
     fault,
+    property_texts,
     refuse_units,
 )
 from worker.configuration.sections import KafkaRule
@@ -56,20 +56,14 @@ _CLASSIC_ONLY = {
 }
 
 
-class _Configuration(Protocol):
-    @property
-    def kafka(self) -> KafkaRule: ...
-
-
-def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
+def consumer_settings(kafka: KafkaRule) -> dict[str, Any]:
     """Return the properties of the worker's consumer. All values are text.
 
     The user's properties override binlane's defaults, except those that binlane's guarantees depend on.
 
     Raises SettingsError: a property that binlane sets itself, one that `group.protocol=consumer` excludes, or
     a value that is not text, a number or a boolean."""
-    kafka = configuration.kafka
-    properties = _user_properties(kafka)
+    properties = property_texts(kafka.properties, _OWNED, "binlane sets this property")
     has_patterns = any(topic.startswith("^") for topic in kafka.topics)
     settings = {**_DEFAULTS, **(_LOOKS_FOR_TOPICS if has_patterns else {}), **properties}
     if "group.protocol" in properties:  # librdkafka ignores case; code that reads the settings need not
@@ -99,16 +93,16 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
     return settings
 
 
-def admin_settings(configuration: _Configuration) -> dict[str, Any]:
+def admin_settings(kafka: KafkaRule) -> dict[str, Any]:
     """Return the properties of an admin client or a producer: the consumer's, without consumer-only ones.
 
     Raises SettingsError: see `consumer_settings`."""
     owned = _OWNED.keys() - {"bootstrap.servers"}
-    settings = consumer_settings(configuration)
+    settings = consumer_settings(kafka)
     return {name: value for name, value in settings.items() if name not in CONSUMER_ONLY | owned}
 
 
-def producer_settings(configuration: _Configuration) -> dict[str, Any]:
+def producer_settings(kafka: KafkaRule) -> dict[str, Any]:
     """Return the properties of a producer that writes each record once and in order.
 
     Raises SettingsError: see `consumer_settings`."""
@@ -120,15 +114,15 @@ def producer_settings(configuration: _Configuration) -> dict[str, Any]:
         # The broker limits the size of a record (`max.message.bytes` of the topic).
         "message.max.bytes": "1000000000",
     }
-    return {**defaults, **admin_settings(configuration), "enable.idempotence": "true"}
+    return {**defaults, **admin_settings(kafka), "enable.idempotence": "true"}
 
 
-def check_settings(configuration: _Configuration) -> None:
+def check_settings(kafka: KafkaRule) -> None:
     """Let librdkafka check the properties. Connects to no broker; takes a few milliseconds.
 
     Raises SettingsError: as `consumer_settings`, and for anything that librdkafka rejects. Examples: an
     unknown property, a value out of range, a certificate file that cannot be read."""
-    settings = consumer_settings(configuration)
+    settings = consumer_settings(kafka)
     del settings["bootstrap.servers"]
     refuse_units(settings)
     try:
@@ -156,7 +150,7 @@ def settings_faults(kafka: KafkaRule) -> list[SettingsError]:
 
 def _fault(kafka: KafkaRule, properties: Mapping[str, Any]) -> SettingsError | None:
     try:
-        check_settings(_Judged(kafka.model_copy(update={"properties": properties})))
+        check_settings(kafka.model_copy(update={"properties": properties}))
     except SettingsError as error:
         return error
     return None
@@ -171,27 +165,3 @@ def _culprit(kafka: KafkaRule, properties: Mapping[str, Any], found: SettingsErr
         if without is None or without.problem != found.problem:
             return name
     return None
-
-
-@dataclass(frozen=True)
-class _Judged:
-    kafka: KafkaRule
-
-
-def _user_properties(kafka: KafkaRule) -> dict[str, str]:
-    properties: dict[str, str] = {}
-    for name, value in kafka.properties.items():
-        if name in _OWNED:
-            raise fault(name, f"binlane sets this property itself ({_OWNED[name]}): remove it")
-        if name.endswith("_cb") or name in {"on_commit", "logger", "default.topic.config"}:
-            raise fault(name, "needs a Python object, which a configuration file cannot contain: remove it")
-        properties[name] = _as_text(name, value)
-    return properties
-
-
-def _as_text(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise fault(name, f"found a value of type {type(value).__name__}; allowed: text, a number, true or false")

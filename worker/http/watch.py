@@ -13,10 +13,9 @@ import msgspec
 
 from worker.configuration.shown import Setting
 from worker.observing.overview.figures import Rates, is_late, ranked
-from worker.observing.overview.history import History, Point
+from worker.observing.overview.history import FIELDS, History, Point
 from worker.observing.overview.live import Live
 from worker.observing.overview.of_reading import why
-from worker.observing.overview.table_hours import FIELDS
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import TableStatus, WorkerStatus
 
@@ -156,7 +155,6 @@ class Watch:
                 "seconds": None if history is None else history.seconds,
                 "fields": Point.__struct_fields__,
                 "points": [] if history is None else history.points(),
-                "bytes": 0 if history is None else history.bytes,
                 "entries": [] if timeline is None else timeline.entries(),
             }
         )

@@ -40,7 +40,7 @@ def reach_kafka(configuration: Configuration, seconds: float = KAFKA_SECONDS) ->
     The request never creates a topic."""
     servers = configuration.kafka.bootstrap_servers
     try:
-        metadata = cluster_metadata(admin_settings(configuration), seconds, SILENT)
+        metadata = cluster_metadata(admin_settings(configuration.kafka), seconds, SILENT)
     except KafkaException as fault:
         kind = "authentication failed" if fault.args[0].code() in FINAL else f"no answer within {seconds:g} s"
         kind = "TLS failed" if fault.args[0].code() == KafkaError._SSL else kind
@@ -84,7 +84,7 @@ def _dead_letter_topic(configuration: Configuration, metadata: Any, name: str) -
         return Reached(target, f"{len(topic.partitions)} partitions")
     broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(metadata.brokers))))
     try:
-        admin = AdminClient(admin_settings(configuration), logger=SILENT)
+        admin = AdminClient(admin_settings(configuration.kafka), logger=SILENT)
         found = admin.describe_configs([broker], request_timeout=KAFKA_SECONDS)[broker].result(KAFKA_SECONDS)
         makes = found["auto.create.topics.enable"].value == "true"
     except (KafkaException, KeyError, TimeoutError):

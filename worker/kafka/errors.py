@@ -58,13 +58,13 @@ class GroupStrategies:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._group = configuration.kafka.group_id
-        self._own = consumer_settings(configuration).get("partition.assignment.strategy")
+        self._own = consumer_settings(configuration.kafka).get("partition.assignment.strategy")
         self.text = ""
         """The latest finding, after a colon; empty: none yet."""
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient(admin_settings(self._configuration), logger=client_logger())
+        return AdminClient(admin_settings(self._configuration.kafka), logger=client_logger())
 
     def ask(self) -> None:
         """Ask the coordinator. The answer is logged and stored in `text`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Literal, TextIO
@@ -166,19 +166,18 @@ def _console(stream: TextIO) -> Processor:
 
 
 def _redacting(redact: Redact) -> Processor:
-    def clean(value: Any) -> Any:
-        if isinstance(value, str):
-            return redact(value)
-        if isinstance(value, dict):
-            return {clean(key): clean(inner) for key, inner in value.items()}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [clean(inner) for inner in value]
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        # For example an exception or a path: redact its text.
-        return redact(str(value))
-
     def processor(_logger: Any, _method: str, event: EventDict) -> EventDict:
-        return {key: clean(value) for key, value in event.items()}
+        return {key: plain(value, redact) for key, value in event.items()}
 
     return processor
+
+
+def plain(value: Any, redact: Redact) -> Any:
+    """Convert `value` for JSON, and redact its texts. What JSON cannot represent becomes text."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {redact(str(key)): plain(item, redact) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item, redact) for item in value]
+    return redact(str(value))

@@ -47,7 +47,7 @@ class Starts:
     stopping: threading.Event
 
     def __post_init__(self) -> None:
-        settings = consumer_settings(self.configuration)
+        settings = consumer_settings(self.configuration.kafka)
         self.incremental = settings.get("group.protocol") == "consumer" or "cooperative" in str(
             settings.get("partition.assignment.strategy", "")
         )

@@ -12,7 +12,6 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from handlers.kafka.librdkafka import SILENT
 from handlers.options.matching import topic_matcher
 from offsets.finished import read
 from offsets.restore import Start, began_with, choose_starts, later_topics
@@ -22,11 +21,10 @@ from offsets.stores.kafka import COORDINATOR_BUSY, KafkaStore, text_of
 from offsets.topic_ids import TopicIds
 from offsets.types import Checkpoint, TopicPartition
 from worker.configuration import Configuration
-from worker.configuration.kafka_properties import admin_settings, consumer_settings
-from worker.kafka.connection import reach_kafka
+from worker.kafka.connection import KAFKA_SECONDS
+from worker.kafka.reading import ReadFault, bounds, connected
 from worker.partitions.own_store import journal_of, own_store, worded
 
-_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
 
 
@@ -59,14 +57,10 @@ def connect(configuration: Configuration) -> Iterator[Cluster]:
     """Open Kafka and the own store for the configuration's group.
 
     Raises PositionError: Kafka cannot be reached, or rejects the credentials."""
-    reached = reach_kafka(configuration, _SECONDS)[0]
-    if reached.error is not None:
-        raise PositionError(f"{reached.target}: {reached.error}")
-    admin = AdminClient(admin_settings(configuration), logger=SILENT)
-    settings = consumer_settings(configuration)
-    # With a static member's name, this consumer would look like the worker itself.
-    settings.pop("group.instance.id", None)
-    cluster = Cluster(configuration, Consumer(settings, logger=SILENT), admin)
+    try:
+        cluster = Cluster(configuration, *connected(configuration))
+    except ReadFault as fault:
+        raise PositionError(str(fault)) from None
     try:
         yield cluster
     finally:
@@ -82,7 +76,7 @@ class Cluster:
         self._rule = configuration.checkpoint
         self._consumer = consumer
         self._admin = admin
-        self.kafka = KafkaStore(consumer, _SECONDS)
+        self.kafka = KafkaStore(consumer, KAFKA_SECONDS)
         self.own = own_store(configuration)
         self.journal = journal_of(configuration)
         self._topic_ids = TopicIds(admin)
@@ -115,7 +109,7 @@ class Cluster:
         in_file = self.own.load_entries(partitions)
         in_kafka = self.kafka.load_committed(partitions)
         bounds = {partition: self.bounds(partition) for partition in partitions}
-        topic_ids = self._topic_ids.now(topics, _SECONDS)
+        topic_ids = self._topic_ids.now(topics, KAFKA_SECONDS)
         is_latest = self._rule.initial == "latest"
         later = later_topics(topics, self._patterns, [*in_file, *in_kafka]) if is_latest else ()
         starts = worded(
@@ -170,9 +164,8 @@ class Cluster:
         if number not in known:
             what = f"its partitions are 0 to {known[-1]}" if known else "there is no such topic"
             raise PositionError(f"topic {topic} has no partition {number}: {what}")
-        asked = confluent_kafka.TopicPartition(topic, number)
         try:
-            return self._consumer.get_watermark_offsets(asked, timeout=_SECONDS)
+            return bounds(self._consumer, partition)
         except KafkaException as error:
             raise PositionError(f"cannot see which offsets {partition} has: {text_of(error)}") from None
 
@@ -186,11 +179,11 @@ class Cluster:
         """Raise PositionError if the group has members, CheckpointError if Kafka does not answer."""
         # Waits until the group's coordinator is available. Describing the group does not.
         self.kafka.load_committed([partition])
-        end = time.monotonic() + _SECONDS
+        end = time.monotonic() + KAFKA_SECONDS
         while True:
-            asked = self._admin.describe_consumer_groups([self._group], request_timeout=_SECONDS)[self._group]
+            asked = self._admin.describe_consumer_groups([self._group], request_timeout=KAFKA_SECONDS)
             try:
-                members = asked.result(_SECONDS + 1).members
+                members = asked[self._group].result(KAFKA_SECONDS + 1).members
                 break
             except KafkaException as error:
                 code = error.args[0].code()
@@ -236,12 +229,12 @@ class Cluster:
 
     def topic_id(self, topic: str) -> str | None:
         """Return Kafka's id of the topic, or None if it is unknown."""
-        return self._topic_ids.now([topic], _SECONDS).get(topic)
+        return self._topic_ids.now([topic], KAFKA_SECONDS).get(topic)
 
     def _all_topics(self) -> dict[str, list[int]]:
         if self._topics is None:
             try:
-                found = self._admin.list_topics(timeout=_SECONDS).topics
+                found = self._admin.list_topics(timeout=KAFKA_SECONDS).topics
             except KafkaException as error:
                 raise PositionError(f"cannot list Kafka's topics: {text_of(error)}") from None
             self._topics = {name: sorted(topic.partitions) for name, topic in found.items()}
@@ -271,7 +264,7 @@ class Cluster:
             for partition, moment in moments.items()
         ]
         try:
-            found = self._consumer.offsets_for_times(asked, timeout=_SECONDS)
+            found = self._consumer.offsets_for_times(asked, timeout=KAFKA_SECONDS)
         except KafkaException as error:
             raise PositionError(f"cannot look up offsets by time: {text_of(error)}") from None
         for each in found:

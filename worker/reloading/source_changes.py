@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
-import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
 from handlers import Change
-from handlers.kafka.librdkafka import SILENT, close_in_time
+from handlers.kafka.librdkafka import close_in_time
 from offsets.topic_ids import TopicIds
+from offsets.types import TopicPartition
 from worker.column_rules.applying import bring_under, decode_under
 from worker.column_rules.expectations import Unmet
 from worker.column_rules.transforms import FAULTS
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
-from worker.configuration.kafka_properties import admin_settings, consumer_settings
 from worker.fetching.barrier_tables import may_name, refusal, shows
 from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
 from worker.formats.registry import NoFormatError
 from worker.formats.statements import tables_of
-from worker.kafka.connection import reach_kafka
-
-_SECONDS = 10.0
-_POLL_RECORDS, _POLL_SECONDS = 1_000, 0.02
-
-Partition = tuple[str, int]
-
-
-class ReadFault(Exception):
-    """Why the topics cannot be read completely, in one sentence."""
+from worker.kafka.connection import KAFKA_SECONDS
+from worker.kafka.reading import ReadFault, bounds, bounds_of, connected, read_between
 
 
 class WholeTopics:
@@ -42,25 +32,14 @@ class WholeTopics:
 
     def __init__(self, configuration: Configuration, topics: list[str]) -> None:
         """Raise ReadFault if Kafka does not answer, or no longer has all records ever written."""
-        reached = reach_kafka(configuration, _SECONDS)[0]
-        if reached.error is not None:
-            raise ReadFault(f"{reached.target}: {reached.error}")
-        admin = AdminClient(admin_settings(configuration), logger=SILENT)
-        settings = consumer_settings(configuration)
-        settings.pop("group.instance.id", None)
-        self._consumer = Consumer(settings, logger=SILENT)
-        self.next: dict[Partition, int] = {}
+        self._consumer, admin = connected(configuration)
+        self.next: dict[tuple[str, int], int] = {}
         """The next offset of each partition. The caller has received all records before it."""
         try:
-            numbers = {topic: self._numbers(topic) for topic in topics}
-            _refuse_compacted(admin, topics)
-            self.topic_ids = TopicIds(admin).now(topics, _SECONDS)
             for topic in topics:
-                for number in numbers[topic]:
-                    self.next[topic, number] = self._beginning(topic, number)
-        except KafkaException as error:
-            self.close()
-            raise ReadFault(f"Kafka: {error.args[0].str()}") from None
+                self.next.update(self._beginnings(topic))
+            _refuse_compacted(admin, topics)
+            self.topic_ids = TopicIds(admin).now(topics, KAFKA_SECONDS)
         except ReadFault:
             self.close()
             raise
@@ -69,66 +48,37 @@ class WholeTopics:
         """Yield records from the current positions to the current end of each partition.
 
         A record counts as received at the next request, or at the generator's end. Raises ReadFault."""
-        if not self.next:
-            return
-        places = [confluent_kafka.TopicPartition(*place, offset) for place, offset in self.next.items()]
-        # Assigned again, so that Kafka reports the end of each partition again.
-        self._consumer.assign(places)
-        # Kafka reports no end while new records keep arriving, so the end is fixed here.
         try:
-            ends = {place: self._bounds(*place)[1] for place in self.next}
+            ends = {place: bounds(self._consumer, TopicPartition(*place))[1] for place in self.next}
+            for place, reached, record in read_between(self._consumer, self.next, ends):
+                if record is not None:
+                    yield record
+                self.next[place] = max(self.next[place], reached)
         except KafkaException as error:
             raise ReadFault(f"Kafka: {error.args[0].str()}") from None
-        left = {place for place, end in ends.items() if self.next[place] < end}
-        last = time.monotonic()
-        while left:
-            for message in self._consumer.consume(_POLL_RECORDS, _POLL_SECONDS):
-                place = cast(str, message.topic()), cast(int, message.partition())
-                fault, last = message.error(), time.monotonic()
-                offset = cast(int, message.offset())
-                if fault is None:
-                    yield cast(Record, message)
-                    last = time.monotonic()  # a slow target does not mean that Kafka is silent
-                    self.next[place] = offset + 1
-                    if offset + 1 >= ends[place]:
-                        left.discard(place)
-                elif fault.code() == KafkaError._PARTITION_EOF:
-                    self.next[place] = max(self.next[place], offset)
-                    left.discard(place)
-                else:
-                    raise ReadFault(f"{place[0]}[{place[1]}]: {fault.str()}")
-            if time.monotonic() - last > _SECONDS:
-                raise ReadFault(f"no answer from Kafka within {_SECONDS:g} s")
 
     def close(self) -> None:
         close_in_time(self._consumer)
 
-    def _numbers(self, topic: str) -> list[int]:
-        found = self._consumer.list_topics(topic, timeout=_SECONDS).topics[topic]
-        if found.error is not None:
-            raise ReadFault(f"topic {topic}: {found.error.str()}")
-        return sorted(found.partitions)
-
-    def _bounds(self, topic: str, number: int) -> tuple[int, int]:
-        place = confluent_kafka.TopicPartition(topic, number)
-        return self._consumer.get_watermark_offsets(place, timeout=_SECONDS)
-
-    def _beginning(self, topic: str, number: int) -> int:
-        first, _ = self._bounds(topic, number)
-        if first > 0:
-            raise ReadFault(
-                f"{topic}[{number}] begins at offset {first}: earlier records were deleted (retention.ms, "
-                "retention.bytes), so a table built from the rest would lack rows. Have the source send a "
-                "new snapshot instead"
-            )
-        return first
+    def _beginnings(self, topic: str) -> Iterator[tuple[TopicPartition, int]]:
+        found = bounds_of(self._consumer, topic)
+        if not found:
+            raise ReadFault(f"there is no topic {topic}")
+        for place, (first, _) in found.items():
+            if first > 0:
+                raise ReadFault(
+                    f"{place} begins at offset {first}: earlier records were deleted (retention.ms, "
+                    "retention.bytes), so a table built from the rest would lack rows. Have the source send "
+                    "a new snapshot instead"
+                )
+            yield place, first
 
 
 def _refuse_compacted(admin: AdminClient, topics: list[str]) -> None:
     asked: list[Any] = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
     try:
-        for resource, future in admin.describe_configs(asked, request_timeout=_SECONDS).items():
-            policy = future.result(_SECONDS)["cleanup.policy"].value
+        for resource, future in admin.describe_configs(asked, request_timeout=KAFKA_SECONDS).items():
+            policy = future.result(KAFKA_SECONDS)["cleanup.policy"].value
             if "compact" in policy:
                 raise ReadFault(
                     f"topic {resource.name} is compacted (cleanup.policy={policy}): some of its records may "

@@ -117,7 +117,7 @@ class Components:
         if configuration.dead_letter is not None:
             self.dead_letters = DeadLetters(
                 configuration.dead_letter,
-                producer_settings(configuration),
+                producer_settings(configuration.kafka),
                 worker=configuration.name,
                 finished=lambda: self.lanes.seen.finished_records,
                 redact=configuration.secrets.redact,
@@ -145,7 +145,7 @@ class Components:
             fail=fail,
         )
         self.processors = [self._processor(number) for number in range(lanes.count)]
-        settings = consumer_settings(configuration)
+        settings = consumer_settings(configuration.kafka)
         self.membership = Membership(self.lanes, session_of(settings), clock)
         self.kafka = PolledKafkaStore(
             KAFKA_SECONDS, clock, taken=self.membership.confirmed, sending=self.assignments.sending
@@ -203,7 +203,7 @@ class Components:
     ) -> None:
         """Build the parts that read, and those that set records aside. `settings`: the consumer's."""
         consumer, assignments = self.consumer, self.assignments
-        admin = AdminClient(admin_settings(configuration), logger=client_logger())
+        admin = AdminClient(admin_settings(configuration.kafka), logger=client_logger())
         topic_ids = TopicIds(admin)
         self.starts = Starts(configuration, self.local, self.kafka, topic_ids, alive=self.beat, stopping=stop)
         self.new_assignments = NewAssignments(assignments, topic_ids, self.finished_map, formats.of_assigned)

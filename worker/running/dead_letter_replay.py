@@ -76,7 +76,7 @@ class Reader:
         self._formats = formats_of(configuration)
         if configuration.kafka.ddl_topics:
             has_ddl = topics_matcher(configuration.kafka.ddl_topics)
-            settings = consumer_settings(configuration)
+            settings = consumer_settings(configuration.kafka)
             history = DDLHistory(settings, has_ddl, self._formats.of_assigned, stopping=threading.Event())
             history.read(lambda: None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -18,6 +18,7 @@ from worker.attempts.backoff import describe
 from worker.attempts.circuit import BoundHandler
 from worker.attempts.limit import Limit
 from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.observing.logs import plain
 from worker.processes.processes import Processes
 from worker.processes.stand_in import stand_in
 
@@ -139,22 +140,9 @@ def statuses(opened: Iterable[OpenHandler], redact: Callable[[str], str]) -> lis
 def _told(handler: Handler, redact: Callable[[str], str]) -> Told:
     try:
         told = handler.status()
-        return (
-            None if told is None else {redact(str(key)): _plain(item, redact) for key, item in told.items()}
-        )
+        return None if told is None else {redact(str(key)): plain(item, redact) for key, item in told.items()}
     except BaseException as error:
         return {"error": redact(f"its status raised {describe(error)}")}
-
-
-def _plain(value: Any, redact: Callable[[str], str]) -> Any:
-    """Convert `value` for JSON. What JSON cannot represent becomes text."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, Mapping):
-        return {redact(str(key)): _plain(item, redact) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item, redact) for item in value]
-    return redact(str(value))
 
 
 def most_seconds(handlers: Iterable[Handler]) -> float:

@@ -1,23 +1,22 @@
-"""The last hour of a worker, one point every five seconds: throughput, lag, delay and commits."""
+"""The last hour of a worker, one point every five seconds: throughput, lag, delay and commits; and of each
+table, one point a minute."""
 
 from __future__ import annotations
 
-import math
-import threading
-from array import array
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 import msgspec
 
 from worker.observing.overview.timeline import Timeline
+from worker.observing.status import TableStatus
 
 SECONDS = 5.0
 POINTS = 720
 """One hour of points."""
 
-_FIELDS = 7
 _NAMED = 5
 """The most tables that one timeline entry names."""
 
@@ -56,7 +55,7 @@ class Pulse(NamedTuple):
 
 @dataclass(eq=False)
 class History:
-    """A ring of points with a fixed size of 40 KB. Only one thread may call `look`; any thread the rest."""
+    """The latest points. Only one thread may call `look`; any thread the rest."""
 
     pulse: Callable[[], Pulse]
     commits: Callable[[], tuple[int, int]]
@@ -70,18 +69,11 @@ class History:
     seconds: float = SECONDS
 
     def __post_init__(self) -> None:
-        self._ring = array("d", b"\0" * (8 * _FIELDS * self.most))
-        self._lock = threading.Lock()  # guards _ring and _count
-        self._count = 0
+        self._points: deque[Point] = deque(maxlen=self.most)
         self._due = self.clock()
         self._finished: tuple[float, int] | None = None
         self._commits_before = self.commits()
         self._blocked: frozenset[str] = frozenset()
-
-    @property
-    def bytes(self) -> int:
-        """The memory size of the ring."""
-        return len(self._ring) * self._ring.itemsize
 
     def look(self) -> None:
         """Add a point if one is due."""
@@ -93,36 +85,24 @@ class History:
             self._due = now + self.seconds
         pulse = self.pulse()
         finished = pulse.finished_records
-        rate = math.nan
+        rate = None
         if self._finished is not None and now > self._finished[0]:
-            rate = max(0, finished - self._finished[1]) / (now - self._finished[0])
+            rate = round(max(0, finished - self._finished[1]) / (now - self._finished[0]), 3)
         self._finished = (now, finished)
         known = [lag for lag in pulse.lags if lag is not None]
-        lag = float(sum(known)) if known and len(known) == len(pulse.lags) else math.nan
-        delay = math.nan if pulse.delay_seconds is None else pulse.delay_seconds
+        lag = float(sum(known)) if known and len(known) == len(pulse.lags) else None
+        delay = None if pulse.delay_seconds is None else round(pulse.delay_seconds, 3)
         commits = self.commits()
         made, failed = (after - before for after, before in zip(commits, self._commits_before, strict=True))
         self._commits_before = commits
         self._tell_of(self._blocked - pulse.blocked)
         self._blocked = pulse.blocked
-        with self._lock:
-            begin = self._count % self.most * _FIELDS
-            self._ring[begin : begin + _FIELDS] = array(
-                "d", (self.wall_clock(), rate, lag, delay, made, failed, len(pulse.blocked))
-            )
-            self._count += 1
+        self._points.append(Point(self.wall_clock(), rate, lag, delay, made, failed, len(pulse.blocked)))
 
     def points(self, last: int | None = None) -> list[Point]:
         """Return the latest `last` points, or all, oldest first."""
-        with self._lock:
-            have = min(self._count, self.most)
-            wanted = have if last is None else min(last, have)
-            numbers = range(self._count - wanted, self._count)
-            rows = [self._ring[n % self.most * _FIELDS :][:_FIELDS] for n in numbers]
-        return [
-            Point(time, _known(rate), _known(lag), _known(delay), made, failed, blocked)
-            for time, rate, lag, delay, made, failed, blocked in rows
-        ]
+        found = list(self._points.copy())
+        return found if last is None else found[-last:]
 
     def _tell_of(self, going_on: frozenset[str]) -> None:
         if not going_on:
@@ -132,5 +112,39 @@ class History:
         self.timeline.add("trouble", "good", "tables continue", f"{names}{more}")
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else round(value, 3)
+FIELDS = ("time", "finished", "failed", "delay", "queued")
+"""A point of a table: Unix time, records and failed batches so far, delay in seconds, queued records."""
+_Figures = tuple[int, int, float, int]
+_read = msgspec.msgpack.Decoder(dict[str, _Figures]).decode
+
+
+@dataclass(eq=False)
+class TableHours:
+    """The points of a status's tables, packed: 3 MB for 1,000 tables. One thread adds, any thread reads."""
+
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._due = self.clock()
+        self._points: deque[tuple[float, bytes]] = deque(maxlen=60)
+
+    def look(self, tables: Callable[[], Iterable[TableStatus]]) -> None:
+        """Add a point of each table if a minute is over."""
+        if self.clock() >= self._due:
+            self._due = self.clock() + 60.0
+            found: dict[str, _Figures] = {
+                each.table: (
+                    each.finished_records,
+                    each.failed_batches,
+                    each.delay_seconds or 0.0,
+                    each.queued_records,
+                )
+                for each in tables()
+            }
+            self._points.append((self.wall_clock(), msgspec.msgpack.encode(found)))
+
+    def points(self, table: str) -> list[tuple[float, ...]]:
+        """Return the table's points, oldest first."""
+        kept = [(time, _read(packed).get(table)) for time, packed in self._points.copy()]
+        return [(time, *found) for time, found in kept if found is not None]
