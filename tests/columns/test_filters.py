@@ -39,6 +39,8 @@ def taken(text: str, row: dict[str, Any]) -> bool | None:
         ("name LIKE 'a%_z'", {"name": "abcz"}, True),
         ("name NOT LIKE 'a\\_%'", {"name": "a_b"}, False),
         ('"order" = 1', {"order": 1}, True),
+        ("kimlik = 1", {"KİMLİK": 1}, True),
+        ("KİMLİK = 1", {"kimlik": 1}, True),
         ("x NOT IN (1, NULL)", {"x": 2}, None),
         ("x IN (1, NULL)", {"x": 1}, True),
     ],
