@@ -16,7 +16,9 @@ from worker.column_rules.filters import FilterError, read_filter
 
 
 def taken(text: str, row: dict[str, Any]) -> bool | None:
-    return read_filter(text).on(tuple(row))(row)
+    condition = read_filter(text).on(tuple(row))
+    assert condition is not None
+    return condition(row)
 
 
 @pytest.mark.parametrize(
