@@ -30,6 +30,15 @@ def lowered(name: str) -> str:
     return name.replace("İ", "i").lower()
 
 
+def folded(name: str) -> str:
+    """Return a name in a form that is the same for all its spellings."""
+    return lowered(name).casefold()
+
+
+def folded_all(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(folded, names))
+
+
 @lru_cache(maxsize=10_000)
 def table_matcher(pattern: str) -> Callable[[str], bool]:
     """Return a test for `database.table`.

@@ -49,6 +49,7 @@ def adding(**expressions: str) -> TableRule:
         ("date(at)", {"at": "2026-11-01 12:00:00"}, "date", date(2026, 11, 1)),
         ("upper(a) || '-' || b", {"a": "x", "b": Decimal("7.50")}, "longtext", "X-7.5"),
         ("a || b", {"a": "x", "b": None}, "longtext", None),
+        ("lower(KİMLİK)", {"kimlik": "X"}, "longtext", "x"),
         ("cast(coalesce(a, 0) as integer)", {"a": None}, "bigint", 0),
         ("cast(a as decimal(4,1))", {"a": " 12.25 "}, "decimal(4,1)", Decimal("12.3")),
         ("cast(a * 2 as double)", {"a": Decimal("0.1")}, "double", 0.2),
@@ -170,6 +171,14 @@ def test_a_computed_column_reads_the_row_as_it_leaves() -> None:
     [change] = ruled(rule_of(columns=columns), changes_of({"id": 1, "total": Decimal(2), "rate": "0.25"}))
     assert change.after == {"id": 1, "gross": 2, "rate": Decimal("0.3"), "total": Decimal("0.600")}
     assert isinstance(change.after["total"], Decimal)
+
+
+def test_an_expression_may_spell_a_column_as_servers_do() -> None:
+    columns = {"rename": {"kimlik": "own"}, "add": {"made": "LOWER(KİMLİK)"}}
+    [change] = ruled(rule_of(columns=columns), changes_of({"id": 1, "KIMLİK": "A"}))
+    assert change.after == {"id": 1, "own": "A", "made": "a"}
+    with pytest.raises(ValueError, match="made reads KİMLİK, which is left out or masked"):
+        configured({"columns": {"exclude": ["kimlik"], "add": {"made": "LOWER(KİMLİK)"}}})
 
 
 @pytest.mark.parametrize("text", ["round(a, 2)", "cast(a as decimal(4,2))", "round(-a, 2)"])

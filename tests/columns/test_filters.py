@@ -16,7 +16,9 @@ from worker.column_rules.filters import FilterError, read_filter
 
 
 def taken(text: str, row: dict[str, Any]) -> bool | None:
-    return read_filter(text).on(tuple(row))(row)
+    condition = read_filter(text).on(tuple(row))
+    assert condition is not None
+    return condition(row)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,8 @@ def taken(text: str, row: dict[str, Any]) -> bool | None:
         ("name LIKE 'a%_z'", {"name": "abcz"}, True),
         ("name NOT LIKE 'a\\_%'", {"name": "a_b"}, False),
         ('"order" = 1', {"order": 1}, True),
+        ("kimlik = 1", {"KİMLİK": 1}, True),
+        ("KİMLİK = 1", {"kimlik": 1}, True),
         ("x NOT IN (1, NULL)", {"x": 2}, None),
         ("x IN (1, NULL)", {"x": 1}, True),
     ],

@@ -27,6 +27,7 @@ def rule(keys: str, more: str = "") -> str:
         ("columns: {include: [a], exclude: [b]}", "include and exclude cannot be combined"),
         ("columns: {exclude: [a, A]}", "exclude: A is listed twice"),
         ("columns: {exclude: [a], mask: {A: redact}}", "mask names A, which exclude leaves out"),
+        ("columns: {exclude: [İ], mask: {i: redact}}", "mask names i, which exclude leaves out"),
         ("columns: {include: [a], rename: {b: c}}", "rename names b, which include leaves out"),
         ("columns: {mask: {a: redact}, cast: {a: text}}", "mask and cast both name a"),
         ("columns: {rename: {a: x, b: X}}", "rename and add give: X is listed twice"),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from handlers import Change
+from handlers.options.matching import folded, folded_all
 from worker.column_rules.casts import Cast
 from worker.column_rules.comparing import FilterFault
 from worker.column_rules.filters import (
@@ -120,11 +121,8 @@ class Computed:
 
     def reader_of(self, column: str) -> str | None:
         """Return the computed column that reads this column of the source."""
-        low = column.casefold()
-        reads = (
-            name for name, one in self.expressions.items() if low in {each.casefold() for each in one.columns}
-        )
-        return next(reads, None)
+        low = folded(column)
+        return next((name for name, one in self.expressions.items() if low in folded_all(one.columns)), None)
 
     def add_to(self, change: Change) -> Change:
         """Add the values to the rows of a change as handlers get it. Raises FilterFault, without values.
@@ -162,7 +160,7 @@ class Computed:
         else nothing may have changed that the expression reads."""
         before, after = known_before(change), change.after or {}
         there, missing = self._on(tuple(after))[name][1:]
-        lacks = None if change.lacks is None else {one.casefold() for one in change.lacks}
+        lacks = None if change.lacks is None else folded_all(change.lacks)
         what = f"columns.add: {name} reads {', '.join(missing)}, which the {change.op} does not contain"
         if lacks is not None and not lacks.issuperset(map(self._name, missing)):
             raise FilterFault(f"{what}: if the source has dropped or renamed it, change the expression")
@@ -179,14 +177,14 @@ class Computed:
 
     def _name(self, column: str) -> str:
         """Return a source column's name for handlers, in lower case."""
-        return self._renamed.get(column.casefold(), column).casefold()
+        return folded(self._renamed.get(folded(column), column))
 
     def _compiled(self, columns: tuple[str, ...]) -> dict[str, _Compiled]:
-        own = {name.casefold(): name for name in columns}
+        own = {folded(name): name for name in columns}
         found = {}
         for name, one in self.expressions.items():
-            names = {each.casefold(): own.get(self._name(each)) for each in one.columns}
+            names = {folded(each): own.get(self._name(each)) for each in one.columns}
             there = {low: each for low, each in names.items() if each is not None}
-            missing = tuple(each for each in one.columns if each.casefold() not in there)
+            missing = tuple(each for each in one.columns if folded(each) not in there)
             found[name] = _Compiled(None if missing else one.on(there), tuple(there.values()), missing)
         return found

@@ -6,19 +6,18 @@ judged as handlers get them."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Literal
 
 from handlers import Change
+from handlers.options.matching import folded_all
 from worker.column_rules.comparing import FilterFault
 from worker.column_rules.computed import known_before
-from worker.column_rules.filters import Condition, read_filter
+from worker.column_rules.filters import read_filter
 from worker.column_rules.settings import ExpectRule
 from worker.formats.interface import UndecodableRecord
 
 Action = Literal["warn", "dead_letter", "halt"]
 _ACTIONS: tuple[Action, ...] = ("warn", "dead_letter", "halt")
-_MOST_SHAPES = 256
 
 
 class Unmet(UndecodableRecord):
@@ -43,7 +42,6 @@ class Expectations:
         self._rules = rules
         self._filters = {name: read_filter(rule.check) for name, rule in rules.items()}
         self._deleted = deleted_column
-        self._on = lru_cache(_MOST_SHAPES)(self._compiled)
 
     def unmet(self, changes: Sequence[Change], table: str) -> Unmet | None:
         """Return what the changes of one record do not meet."""
@@ -68,17 +66,12 @@ class Expectations:
         """Return why the change does not meet the rule; empty if it does, or if this is unknown."""
         row, filter_ = change.after or {}, self._filters[name]
         if missing := filter_.missing_of(row):
-            known = {one.casefold() for one in change.lacks or ()}
-            if change.lacks is not None and not known.issuperset(one.casefold() for one in missing):
+            if change.lacks is not None and not folded_all(missing) <= folded_all(change.lacks):
                 return f"the row has no column {', '.join(missing)}"
             row = known_before(change) | row  # what an update lacks has not changed
-            if filter_.missing_of(row):
-                return ""
         try:
-            is_met = self._on(name, tuple(row))(row)
+            condition = filter_.on(tuple(row))
+            is_met = None if condition is None else condition(row)
         except FilterFault as fault:
             return str(fault).removeprefix("filter: ")
         return f"{filter_.text} is false" if is_met is False else ""
-
-    def _compiled(self, name: str, columns: tuple[str, ...]) -> Condition:
-        return self._filters[name].on(columns)

@@ -8,15 +8,18 @@ condition is then neither true nor false."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from handlers.options.matching import folded, folded_all
 from worker.column_rules.comparing import FilterFault, compared, like, truth
 from worker.column_rules.values import Value, compiled, literal
 
 _MOST_CHARACTERS = 10_000
 _MOST_NODES = 1_000
 _MOST_DEPTH = 100
+_MOST_SHAPES = 256
 
 Row = Mapping[str, Any]
 Kinds = Mapping[str, tuple[str, str]]
@@ -32,11 +35,14 @@ class FilterError(ValueError):
 class Filter:
     """A parsed condition."""
 
-    def __init__(self, text: str, tree: Any, columns: Iterable[str]) -> None:
+    def __init__(self, text: str, tree: Any) -> None:
         self.text = text
         self._tree = tree
-        self.columns = tuple(columns)
+        self.columns = columns_of(tree)
         """The source's columns in the condition, spelled as in its text."""
+        self.on: Callable[[tuple[str, ...]], Condition | None] = lru_cache(_MOST_SHAPES)(self._on)
+        """Returns the condition for rows with these columns; None if they lack one of its columns. Raises
+        FilterFault if two fit one name of the condition, because they differ only in case."""
 
     @property
     def with_null(self) -> list[str]:
@@ -49,26 +55,23 @@ class Filter:
 
     def missing_of(self, columns: Iterable[str]) -> list[str]:
         """Return the condition's columns that a row with `columns` lacks."""
-        there = {name.casefold() for name in columns}
-        return [name for name in self.columns if name.casefold() not in there]
+        there = folded_all(columns)
+        return [name for name in self.columns if folded(name) not in there]
 
-    def on(self, columns: Sequence[str]) -> Condition:
-        """Compile the condition for rows with `columns`. Raises FilterFault if two of these fit one name of
-        the condition, because they differ only in case."""
+    def _on(self, columns: tuple[str, ...]) -> Condition | None:
         own: dict[str, str] = {}
-        wanted = {name.casefold() for name in self.columns}
+        wanted = folded_all(self.columns)
         for name in columns:
-            low = name.casefold()
-            if low in wanted and own.setdefault(low, name) != name:
+            if (low := folded(name)) in wanted and own.setdefault(low, name) != name:
                 raise FilterFault(f"filter: {own[low]} and {name} differ only in case")
-        return condition_of(self._tree, own)
+        return condition_of(self._tree, own) if own.keys() == wanted else None
 
 
 def read_filter(text: str) -> Filter:
     """Parse a condition. Raises FilterError."""
     tree = parsed(text)
     check(tree, CONDITIONS, ALLOWED, is_condition=True)
-    return Filter(text, tree, columns_of(tree))
+    return Filter(text, tree)
 
 
 def columns_of(tree: Any) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ in the target. The same is true for inserts and snapshots. A delete by its key t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import msgspec
 
@@ -16,7 +15,6 @@ from worker.column_rules.comparing import FilterFault
 from worker.column_rules.filters import Filter
 from worker.column_rules.plan import Row, RuleFault
 
-_MOST_SHAPES = 256
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -27,10 +25,6 @@ class Leaving:
         """`leaves`: true for a column of the source that the column rules do not leave out."""
         self._filter = filter_
         self._leaves = leaves
-        self._on = lru_cache(_MOST_SHAPES)(
-            lambda columns: None if filter_.missing_of(columns) else filter_.on(columns)
-        )
-        """Returns the condition for rows with these columns; None if they lack one of its columns."""
 
     def kept(self, change: Change, gone: Change | None = None) -> Change | None:
         """Return the change for a target with only matching rows, or None.
@@ -94,7 +88,7 @@ class Leaving:
         )
 
     def _takes(self, change: Change, row: Row) -> bool:
-        condition = self._on(tuple(row))
+        condition = self._filter.on(tuple(row))
         if condition is None:
             lacking = ", ".join(self._filter.missing_of(row))
             raise RuleFault(
@@ -114,7 +108,7 @@ class Leaving:
     def _meets(self, row: Row | None) -> bool | None:
         """Whether a row, which may be incomplete, matches the filter; None if it lacks columns of the
         filter."""
-        if row is None or (condition := self._on(tuple(row))) is None:
+        if row is None or (condition := self._filter.on(tuple(row))) is None:
             return None
         return condition(row) is True
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handlers.options.faults import nearest
-from handlers.options.matching import lowered
+from handlers.options.matching import folded, folded_all
 from worker.column_rules.added import Added, added_of
 from worker.column_rules.casts import Cast, cast_of
 from worker.column_rules.computed import Computed
@@ -97,7 +97,7 @@ class ColumnPlans:
     def __init__(self, rules: ColumnRules, secret: str | None, reserved: tuple[str, ...] = ()) -> None:
         """`secret`: masking.secret. `reserved`: names that no column may get. Raises ValueError for a hash
         without a secret, and if the rules give a column a reserved name."""
-        given = {folded(name) for name in (*rules.rename.values(), *rules.add)}
+        given = folded_all((*rules.rename.values(), *rules.add))
         for name in reserved:
             if folded(name) in given:
                 raise ValueError(
@@ -105,8 +105,8 @@ class ColumnPlans:
                     "deleted_column: change one of the two"
                 )
         self.rules = rules
-        self._included = None if rules.include is None else _folded(rules.include)
-        self._excluded = _folded(rules.exclude)
+        self._included = None if rules.include is None else folded_all(rules.include)
+        self._excluded = folded_all(rules.exclude)
         self._renamed = {folded(name): to for name, to in rules.rename.items()}
         self._masks = {folded(name): mask_of(rule, secret) for name, rule in rules.mask.items()}
         self._casts = {folded(name): cast_of(text) for name, text in rules.cast.items()}
@@ -165,7 +165,7 @@ class ColumnPlans:
     def unknown(self, columns: Iterable[str]) -> list[tuple[str, str | None]]:
         """List the names in the rules that are not columns of the table, with the probably intended ones."""
         there = list(columns)
-        known = _folded(there)
+        known = folded_all(there)
         return [(name, nearest(name, there)) for name in self.rules.named if folded(name) not in known]
 
     # ---- rows
@@ -214,15 +214,6 @@ class ColumnPlans:
         """Return the type texts of the columns for handlers. Raises RuleFault."""
         found = {one.to: one.type_of(types[one.name]) for one in self.leaving(types)}
         return found | self.new_types
-
-
-def folded(name: str) -> str:
-    """Return a column's name in a form that is the same for all its spellings."""
-    return lowered(name).casefold()
-
-
-def _folded(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(folded(name) for name in names)
 
 
 def _form(kept: list[Treatment]) -> Form:

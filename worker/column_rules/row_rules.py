@@ -10,6 +10,7 @@ from msgspec.structs import astuple, replace
 from handlers import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl import quoted
+from handlers.options.matching import folded, folded_all
 from handlers.rows import is_move
 from handlers.values.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
 from worker.column_rules.added import moment
@@ -179,7 +180,7 @@ class RowRules:
         the delete. Among equal rows without a key, it marks one that is not deleted yet."""
         column, before, key = self.deleted_column, change.before, change.key_columns
         for row in (before, change.after):
-            if not self._has_columns and row and any(name.casefold() == column.casefold() for name in row):
+            if not self._has_columns and folded(column) in folded_all(row or ()):
                 raise _taken(column)
         if change.op != "delete":
             unmarked = None if before is None else {**before, column: None}
@@ -200,7 +201,7 @@ class RowRules:
         if self._has_columns:
             made = self.plans.types(made)
         if self.deletes == "mark":
-            if any(name.casefold() == self.deleted_column.casefold() for name in made):
+            if folded(self.deleted_column) in folded_all(made):
                 raise _taken(self.deleted_column)
             made[self.deleted_column] = DELETED_TYPE
         if isinstance(types, SchemaTypes):

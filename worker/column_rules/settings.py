@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, mod
 from pydantic_core import PydanticCustomError
 
 from handlers.options.faults import nearest
+from handlers.options.matching import folded, folded_all
 from handlers.options.section import Section
 from handlers.options.values import not_allowed
 from worker.column_rules.added import WORDS
@@ -186,12 +187,11 @@ class ColumnRules(Section):
             raise _refused("include and exclude cannot be combined: remove one of the two")
         for key in ("include", "exclude", "rename", "mask", "cast", "add"):
             _refuse_twice(key, getattr(self, key) or ())
-        left_out = {name.casefold() for name in self.exclude}
-        included = None if self.include is None else {name.casefold() for name in self.include}
-        masked = {name.casefold() for name in self.mask}
+        left_out, masked = folded_all(self.exclude), folded_all(self.mask)
+        included = None if self.include is None else folded_all(self.include)
         for key in ("rename", "mask", "cast"):
             for name in getattr(self, key):
-                low = name.casefold()
+                low = folded(name)
                 if low in left_out:
                     raise _refused(f"{key} names {name}, which exclude leaves out: remove one of the two")
                 if included is not None and low not in included:
@@ -201,16 +201,15 @@ class ColumnRules(Section):
                 if key == "cast" and low in masked:
                     raise _refused(f"mask and cast both name {name}: the mask sets the type; remove one")
         _refuse_twice("rename and add give", [*self.rename.values(), *self.add])
-        renamed = {name.casefold() for name in self.rename}
-        names = {name.casefold() for name in self.add}
+        own = folded_all(self.add) - folded_all(self.rename)
         for added, expression in self.expressions.items():
             for name in expression.columns:
-                low = name.casefold()
+                low = folded(name)
                 if low in left_out or low in masked or (included is not None and low not in included):
                     raise _refused(
                         f"add: {added} reads {name}, which is left out or masked: it would show its values"
                     )
-                if low in names - renamed:
+                if low in own:
                     raise _refused(f"add: {added} reads {name}, which add itself adds: give it another name")
         return self
 
@@ -222,14 +221,14 @@ class ColumnRules(Section):
 
     def unseen(self, column: str) -> str | None:
         """Return why handlers get no column of this name; None if they may get one."""
-        low = column.casefold()
-        renamed = {name.casefold(): to for name, to in self.rename.items()}
-        if low in {name.casefold() for name in (*self.add, *renamed.values())}:
+        low = folded(column)
+        renamed = {folded(name): to for name, to in self.rename.items()}
+        if low in folded_all((*self.add, *renamed.values())):
             return None
         if low in renamed:
             return f"which columns.rename gives the name {renamed[low]}"
-        is_left_out = low in {name.casefold() for name in self.exclude} or (
-            self.include is not None and low not in {name.casefold() for name in self.include}
+        is_left_out = low in folded_all(self.exclude) or (
+            self.include is not None and low not in folded_all(self.include)
         )
         return "which columns leaves out" if is_left_out else None
 
@@ -265,6 +264,6 @@ def _refused(sentence: str) -> PydanticCustomError:
 def _refuse_twice(key: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
-        if name.casefold() in seen:
+        if (low := folded(name)) in seen:
             raise _refused(f"{key}: {name} is listed twice; case is ignored here")
-        seen.add(name.casefold())
+        seen.add(low)

@@ -18,7 +18,8 @@ from handlers import Change
 from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import names_of
 from handlers.mysql.online_changes import is_left_over
-from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, folded, refuse_shared
+from handlers.options.matching import folded
+from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, refuse_shared
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)

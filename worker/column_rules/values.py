@@ -10,6 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, Inexact, In
 from functools import partial
 from typing import Any
 
+from handlers.options.matching import folded
 from handlers.values.bounds import bounded
 from worker.column_rules.casts import Cast, cast_of, number_of
 from worker.column_rules.comparing import NUMBERS, FilterFault, compared, kind_named
@@ -30,7 +31,7 @@ def compiled(  # noqa: PLR0911 - one return for each kind
     `own`: a column's name in lower case -> its name in the row. `condition` compiles conditions."""
     match kind := type(tree).__name__:
         case "Column":
-            name = own[tree.name.casefold()]
+            name = own[folded(tree.name)]
             return lambda row: row[name]
         case "Literal" | "Boolean" | "Null" | "Neg" if kind != "Neg" or tree.is_number:
             constant = literal(tree)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
-from handlers.options.matching import is_name, lowered, table_matcher
+from handlers.options.matching import folded, is_name, lowered, table_matcher
 from handlers.options.section import Section
 from handlers.options.values import (
     Duration,
@@ -177,7 +177,7 @@ class TableRule(Section):
             raise ValueError("expect checks rows before transform: let the function check its results")
         for name, rule in self.expect.items():
             for column in read_filter(rule.check).columns:
-                marks = self.deletes == "mark" and column.casefold() == self.deleted_column.casefold()
+                marks = self.deletes == "mark" and folded(column) == folded(self.deleted_column)
                 if not marks and (why := self.columns.unseen(column)):
                     raise ValueError(
                         f"expect: {name} names {column}, {why}: rows are judged as handlers get them"
