@@ -56,10 +56,11 @@ def test_a_dead_letter_of_a_row_that_has_changed_since_opens_no_version(
 
 def test_changes_of_a_row_in_two_partitions_are_told(clickhouse: ClickHouseServer, database: str) -> None:
     with handler(clickhouse, mode="history") as it:
-        it.handle(batch(database, change(10, "a"), offset=500))
+        it.handle(batch(database, change(10, "a"), offset=3))
         it.handle(batch(database, change(10, "x", 2), partition=1))
+        both = change(20, "b", offset=1), change(21, "c", offset=5)
         with pytest.raises(RowMoved):
-            it.handle(batch(database, change(20, "b"), change(21, "c"), partition=1, offset=1))
+            it.handle(batch(database, *both, partition=1))
     assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "x", 10, None)]
 
 
@@ -104,9 +105,10 @@ def test_of_changes_at_one_position_the_last_counts(clickhouse: ClickHouseServer
     with handler(clickhouse, mode="history") as it:
         it.handle(batch(database, change(10, "a")))
         for _ in range(2):
-            made = change(20, "b", offset=1), change(20, "c", offset=1), change(20, "x", 2, offset=1)
-            it.handle(batch(database, *made, offset=1))
-    assert versions(clickhouse, database) == [(1, "a", 10, 20), (1, "c", 20, None), (2, "x", 20, None)]
+            made = [{"source_time_ms": 20_000, "after": {"id": id_}} for id_ in (2, 1)]
+            made.insert(1, change(20, "b"))
+            it.handle(batch(database, *({**one, "offset": 1} for one in made)))
+    assert versions(clickhouse, database) == [(1, "a", 10, 20), (1, None, 20, None), (2, None, 20, None)]
 
 
 def test_rows_are_read_in_pieces(clickhouse: ClickHouseServer, database: str) -> None:

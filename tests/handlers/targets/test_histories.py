@@ -111,6 +111,15 @@ def test_a_snapshot_again_adds_only_what_is_new(history: Target, tmp_path: Path)
     )
 
 
+def test_a_truncate_of_a_late_time_ends_no_version_before_its_start(history: Target, tmp_path: Path) -> None:
+    truncate = {"op": "truncate", "sql": "TRUNCATE TABLE orders", "source_time_ms": 1500}
+    with process(history, tmp_path) as handler:
+        for _ in range(2):
+            handler.handle(batch({"after": row(1)}, {"after": row(2)}, truncate))
+        handler.handle(batch({"after": row(1, "b"), "source_time_ms": 1400}, offset=3))
+    assert stored(history) == [(1, "a", 1, 1000, 1500), (1, "b", 1, 1500, None), (2, "a", 1, 2000, 2000)]
+
+
 def test_names_of_the_period_may_be_chosen(history: Target, tmp_path: Path) -> None:
     entry = {**history.entry, "start_column": "valid_from", "end_column": "valid_to"}
     with process(replace(history, entry=entry), tmp_path) as handler:
