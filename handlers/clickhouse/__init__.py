@@ -1,5 +1,5 @@
-"""The `clickhouse` handler: stores the current rows of each table in a ReplacingMergeTree. At least once: a
-repeated change has the same version, so it changes nothing."""
+"""The `clickhouse` handler: stores the rows of each table, or their versions, in a ReplacingMergeTree. At
+least once: a repeated change has the same version, so it changes nothing."""
 
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.tables import Tables

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from handlers.options.history import HistoryOptions
 from handlers.options.http_values import header_text
 from handlers.options.templates import Template, template_of_table
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
@@ -34,7 +35,7 @@ OWN_SETTINGS = {
 }
 
 
-class ClickHouseOptions(VersionedOptions):
+class ClickHouseOptions(HistoryOptions, VersionedOptions):
     """The keys of a `type: clickhouse` entry."""
 
     database: str = Field(default="{database}", min_length=1)

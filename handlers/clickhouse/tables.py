@@ -12,8 +12,18 @@ import msgspec
 from handlers.api import HandlerContext, Row
 from handlers.clickhouse.client import ClickHouseClient, check_server, identifier, literal
 from handlers.clickhouse.codecs import codec_of
+from handlers.clickhouse.history import History
 from handlers.clickhouse.options import ClickHouseOptions
-from handlers.clickhouse.writing import OWN_COLUMNS, Table, column_type, key_text, last_versions, write
+from handlers.clickhouse.writing import (
+    OPENED,
+    OWN_COLUMNS,
+    Table,
+    column_type,
+    key_text,
+    last_versions,
+    own_columns,
+    write,
+)
 from handlers.options.templates import MissingValue, Template
 from handlers.versioned.memory import RENAMED, Memory, Unfit, recalled
 from handlers.versioned.row_states import Held, State, new_columns
@@ -36,8 +46,15 @@ class Tables:
     def __init__(self, options: ClickHouseOptions, context: HandlerContext) -> None:
         self._client = ClickHouseClient(options, context.folder, context.lanes)
         self._options = options
+        period, bound = options.period, options.max_bytes
+        self._history = None if period is None else History(self._client, period, bound)
+        self._added = own_columns(period)
         self._database = Template(options.database, row=False)
         self._table = Template(options.table, row=False)
+
+    @property
+    def keeps_all(self) -> bool:
+        return self._history is not None
 
     def close(self) -> None:
         self._client.close()
@@ -51,7 +68,7 @@ class Tables:
 
     def key_of(self, place: Table | None, row: Row, key_columns: tuple[str, ...] | None) -> str:
         """Raises MissingValue (also if a column has the name of one of binlane's), TypeError."""
-        for name in OWN_COLUMNS:
+        for name in self._added:
             if name in row:
                 raise MissingValue(f"its column {name} has a name reserved for a row's origin: rename it")
         text = _KEY.key("", "", row, key_columns)
@@ -73,9 +90,13 @@ class Tables:
             f"comment FROM system.columns WHERE {where.format('table')} ORDER BY position"
         )
         place = ".".join(names)
-        _check_engine(place, engine, {name: kind for name, kind, *_ in columns})
+        _check_engine(place, engine, {name: kind for name, kind, *_ in columns}, self._added)
         key = [name for name, _, is_key, *_ in columns if is_key]
         _check_order(place, sorting_key, key)
+        if self.keeps_all:
+            if OPENED not in key:
+                raise Unfit(f"{place} is ordered by {sorting_key}: a history needs {OPENED} as well")
+            key.remove(OPENED)
         written = {name: kind for name, kind, *_, default, _ in columns if default not in _COMPUTED}
         _check_key(place, written, key)
         _check_partitions(place, [name for name, _, is_key, parts, *_ in columns if parts and not is_key])
@@ -87,6 +108,7 @@ class Tables:
             columns=written,
             computed=frozenset(name for name, *_, default, _ in columns if default in _COMPUTED),
             key=key,
+            added=self._added,
             memory=recalled(place, told),
             expires_by=_expires_by(engine, others - {*key, "_source_time_ms"}),
         )
@@ -101,7 +123,7 @@ class Tables:
                 f"{', '.join(key)}: ClickHouse cannot change a sorting key. {RENAMED}. Otherwise route the "
                 "table to another one (options database, table), with a new snapshot"
             )
-        if place is not None and any(state.row is None for state in states):
+        if place is not None and not self.keeps_all and any(state.row is None for state in states):
             _check_ttl(place)
         known = () if place is None else {*place.columns, *place.computed}
         found: dict[str, str] = {}
@@ -118,13 +140,13 @@ class Tables:
     def make(
         self, name: tuple[str, str], columns: Mapping[str, str], key: Sequence[str], memory: Memory
     ) -> None:
-        names = self._names(*name)
-        listed = [f"{identifier(name)} {kind}" for name, kind in {**columns, **OWN_COLUMNS}.items()]
+        names, order = self._names(*name), [*key, OPENED] if self.keeps_all else key
+        listed = [f"{identifier(name)} {kind}" for name, kind in {**columns, **self._added}.items()]
         listed.append(_revision(memory))
         self._client.query(f"CREATE DATABASE IF NOT EXISTS {identifier(names[0])}")
         self._client.query(
             f"CREATE TABLE IF NOT EXISTS {identifier(*names)} ({', '.join(listed)}) "
-            f"ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY ({', '.join(map(identifier, key))})"
+            f"ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY ({', '.join(map(identifier, order))})"
         )
 
     def add(self, place: Table, columns: Mapping[str, str]) -> None:
@@ -139,21 +161,31 @@ class Tables:
         self._client.query(f"ALTER TABLE {place.sql} ADD COLUMN IF NOT EXISTS {_revision(memory)}")
 
     def write(self, place: Table, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
-        """Write all states. Existing rows are read only if the table's rows come from several partitions, or
-        if the option `epoch` may let a dead letter lose. Otherwise, 0 is returned."""
-        late = 0
+        """Write all states. Existing rows are read first only if the table's rows come from several
+        partitions, or if a dead letter may lose. Otherwise, 0 is returned."""
+        late: set[str] = set()
         least = self._options.epoch << EPOCH_BITS
-        if len(place.memory.partitions) > 1 or any(state.version <= least for state in states):
+        letters = [state for state in states if self.keeps_all and state.is_letter]
+        if letters or len(place.memory.partitions) > 1 or any(state.version <= least for state in states):
             for state, held in last_versions(self._client, place, states):
                 check(state, held)
-                late += held.version >= state.version
-        write(self._client, place, states, self._options.max_bytes)
-        return late
+                if held.version >= state.version:
+                    late.add(state.text)
+        if self._history is None:
+            write(self._client, place, states, self._options.max_bytes)
+        else:  # versions between existing ones would overlap them
+            some = [state for state in states if not (state.is_letter and state.text in late)]
+            self._history.write(place, some)
+        return len(late)
 
     def empty(self, place: Table, *, version: int, partition: str, time: int) -> int:
-        """Replace each row by a deleted one. Without that, a late change would restore it."""
+        """Replace each row by a deleted one. Without that, a late change would restore it. In a history, end
+        all current versions."""
         own = f"_partition = {literal(partition)}"
         older = f"({own} AND _version < {version} OR NOT ({own}) AND _source_time_ms < {int(time)})"
+        above = f"if({own}, toUInt64({version}), _version + 1)"
+        if self._history is not None:
+            return self._history.end_all(place, older, above, int(time))
         where = f"FROM {place.sql} FINAL WHERE {older}"
         rows = int(self._client.query(f"SELECT count() {where} FORMAT TSV"))
         if rows:
@@ -161,7 +193,7 @@ class Tables:
             key = ", ".join(map(identifier, place.key))
             self._client.query(
                 f"INSERT INTO {place.sql} ({key}, _version, _deleted, _partition, _source_time_ms) SELECT "
-                f"{key}, if({own}, toUInt64({version}), _version + 1), 1, _partition, _source_time_ms {where}"
+                f"{key}, {above}, 1, _partition, _source_time_ms {where}"
             )
         return rows
 
@@ -173,15 +205,16 @@ class Tables:
         return [msgspec.json.decode(line) for line in found.splitlines() if line]
 
 
-def _check_engine(place: str, engine: str, columns: Mapping[str, str]) -> None:
+def _check_engine(place: str, engine: str, columns: Mapping[str, str], added: Mapping[str, str]) -> None:
     if not _REPLACING.match(engine):
         raise Unfit(
             f"{place} has the engine {engine[:120] or 'of a view'}; needed: "
             f"ReplacingMergeTree(_version, _deleted)"
         )
-    for name, kind in OWN_COLUMNS.items():
+    for name, kind in added.items():
         if columns.get(name) not in (kind, kind.removeprefix("LowCardinality(").rstrip(")")):
-            raise Unfit(f"{place} needs a column {name} {kind}, it has {columns.get(name) or 'none'}")
+            why = "" if name in OWN_COLUMNS else " for a history"
+            raise Unfit(f"{place} needs a column {name} {kind}{why}, it has {columns.get(name) or 'none'}")
 
 
 def _check_order(place: str, sorting_key: str, key: Sequence[str]) -> None:

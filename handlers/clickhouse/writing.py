@@ -28,6 +28,17 @@ OWN_COLUMNS: Mapping[str, str] = {
     "_source_time_ms": "Int64",
 }
 """binlane's columns, in addition to the source's."""
+OPENED = "_opened"
+_TIME = "DateTime64(3, 'UTC')"
+
+
+def own_columns(period: tuple[str, str] | None) -> Mapping[str, str]:
+    """Return binlane's columns; in a history (`period`), also those of versions."""
+    if period is None:
+        return OWN_COLUMNS
+    return {period[0]: _TIME, period[1]: f"Nullable({_TIME})", OPENED: "UInt64", **OWN_COLUMNS}
+
+
 _MOST_DIGITS = 76
 _MOMENT = "DateTime64(6, 'UTC')"
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
@@ -56,7 +67,9 @@ class Table(msgspec.Struct, frozen=True):
     computed: frozenset[str]
     """Columns (MATERIALIZED, ALIAS) whose values the server computes. The source's values are ignored."""
     key: Sequence[str]
-    """The columns of the sorting key."""
+    """The columns of the source's key, which the sorting key has."""
+    added: Mapping[str, str]
+    """The result of `own_columns`."""
     memory: Memory
     expires_by: Sequence[str]
     """Columns by which a TTL may remove a deleted row earlier than its former versions."""
@@ -120,7 +133,7 @@ _BY_KIND = ((bool, "Bool"), (float, "Float64"), (datetime, _MOMENT), (date, "Dat
 _UNENCODABLE = (Unencodable, TypeError, BeyondBounds, UnicodeEncodeError)
 _READ_AT_ONCE = 1_000
 _FORMAT = "RowBinaryWithNamesAndTypes"
-_VERSION, _DELETED, _PARTITION, _TIME = OWN_COLUMNS
+_VERSION, _, _PARTITION, _ = OWN_COLUMNS
 _OWN = [codec for kind in OWN_COLUMNS.values() if (codec := codec_of(kind))]
 
 
@@ -145,7 +158,7 @@ def write(client: ClickHouseClient, table: Table, states: Sequence[State], most_
         return _held_rows(client, table, some, most_bytes if is_bounded else 0)
 
     for some, held in with_held_rows(states, read):
-        _insert(client, table, _lines_of(table, some, held), most_bytes)
+        insert(client, table, _lines_of(table, some, held), most_bytes)
 
 
 def key_text(table: Table, row: Row) -> str:
@@ -164,26 +177,28 @@ def key_text(table: Table, row: Row) -> str:
 def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values]) -> list[Line]:
     """Encode states. `held`: current rows, by key text, for states that lack columns. Raises RowRefused."""
     lines: list[Line] = []
-    codecs: dict[str, Codec] = {}
     for state in states:
         own = (state.version, int(state.row is None), state.partition, state.time)
-        row = {**state.key, **(state.row or {})}
-        named = [column for column in row if column in table.columns]
-        if len(named) < len(row):
-            _check_places(table, row)
-        kept: Values = {} if state.whole else held.get(state.text, {})
-        more = [column for column in kept if column not in row]
-        parts: list[bytes] = []
-        for column in named:
-            codec = codecs.get(column) or codecs.setdefault(column, table.codec(column))
-            try:
-                parts.append(codec.encode(row[column]))
-            except _UNENCODABLE as error:
-                raise RowRefused(state.at, f"column {column} ({table.columns[column]}): {error}") from None
-        parts += [kept[column] for column in more]
-        parts += [codec.encode(value) for codec, value in zip(_OWN, own, strict=True)]
-        lines.append(Line(state.at, (*named, *more, *OWN_COLUMNS), b"".join(parts)))
+        values = encoded(table, {**state.key, **(state.row or {})}, state.at)
+        if not state.whole:
+            values = {**held.get(state.text, {}), **values}
+        parts = [*values.values(), *(codec.encode(value) for codec, value in zip(_OWN, own, strict=True))]
+        lines.append(Line(state.at, (*values, *OWN_COLUMNS), b"".join(parts)))
     return lines
+
+
+def encoded(table: Table, row: Row, at: int) -> dict[str, bytes]:
+    """Encode a row's columns. `at`: the place of its change in the batch. Raises RowRefused."""
+    named = [column for column in row if column in table.columns]
+    if len(named) < len(row):
+        _check_places(table, row)
+    values: dict[str, bytes] = {}
+    for column in named:
+        try:
+            values[column] = table.codec(column).encode(row[column])
+        except _UNENCODABLE as error:
+            raise RowRefused(at, f"column {column} ({table.columns[column]}): {error}") from None
+    return values
 
 
 def _check_places(table: Table, row: Row) -> None:
@@ -193,7 +208,7 @@ def _check_places(table: Table, row: Row) -> None:
             raise UnfitColumn(f"{table.name} has no column {column}, but a row has a value for it")
 
 
-def _insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_bytes: int) -> None:
+def insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_bytes: int) -> None:
     alike: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
         alike.setdefault(line.columns, []).append(line)
@@ -201,26 +216,26 @@ def _insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_
         into = f"INSERT INTO {table.sql} ({', '.join(map(identifier, columns))}) FORMAT {_FORMAT}"
         header = header_of({name: table.columns[name] for name in columns})
 
-        def insert(
+        def send(
             start: int, end: int, into: str = into, head: bytes = header, rows: list[Line] = those
         ) -> None:
             client.insert(into, head, [line.data for line in rows[start:end]])
 
-        in_parts([line.data for line in those], most_bytes, insert, places=[line.at for line in those])
+        in_parts([line.data for line in those], most_bytes, send, places=[line.at for line in those])
 
 
 def _held_rows(
     client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int
 ) -> dict[str, Values]:
     """Read the current rows, without binlane's columns. `most_bytes` 0: no limit. Raises AnswerTooLarge."""
-    names = [*table.key, *(name for name in table.columns if name not in {*table.key, *OWN_COLUMNS})]
+    names = [*table.key, *(name for name in table.columns if name not in {*table.key, *table.added})]
     ends = [table.end(name) for name in names]
     chosen = ", ".join(map(identifier, names))
     bound = f"SETTINGS max_result_bytes = {most_bytes}"
     found: dict[str, Values] = {}
-    for keys in _keys(table, states):
+    for keys in keys_of(table, states):
         data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} {bound} FORMAT RowBinary")
-        for values in _read(data, ends):
+        for values in read_rows(data, ends):
             found[b"".join(values[: len(table.key)]).hex()] = dict(zip(names, values, strict=True))
     return found
 
@@ -231,21 +246,21 @@ def last_versions(
     """Yield existing rows, including deleted ones, with their highest versions."""
     key = ", ".join(map(identifier, table.key))
     ends = [table.end(name) for name in (*table.key, _VERSION, _PARTITION)]
-    by_key = {state.text: state for state in states}
+    by_key = {state.text: state for state in reversed(states)}  # the first change of each row
     name = f"the row with this key in {table.name}"
-    for keys in _keys(table, states):
+    for keys in keys_of(table, states):
         data = client.query(
             f"SELECT {key}, max({_VERSION}), argMax(toString({_PARTITION}), {_VERSION}) FROM {table.sql} "
             f"WHERE {keys} GROUP BY {key} FORMAT RowBinary"
         )
-        for *values, version, partition in _read(data, ends):
+        for *values, version, partition in read_rows(data, ends):
             state = by_key.get(b"".join(values).hex())
             if state is not None:
                 _, start = read_varint(partition, 0)
                 yield state, Held(name, int.from_bytes(version, "little"), partition[start:].decode() or None)
 
 
-def _keys(table: Table, states: Sequence[State]) -> Iterator[str]:
+def keys_of(table: Table, states: Sequence[State]) -> Iterator[str]:
     """Yield conditions that select the rows with these keys."""
     chosen = ", ".join(map(identifier, table.key))
     shape = ", ".join(f"{identifier(name)} {table.columns[name]}" for name in table.key)
@@ -255,7 +270,8 @@ def _keys(table: Table, states: Sequence[State]) -> Iterator[str]:
         yield f"({chosen}) IN (SELECT {chosen} FROM {rows})"
 
 
-def _read(data: bytes, ends: Sequence[End]) -> Iterator[list[bytes]]:
+def read_rows(data: bytes, ends: Sequence[End]) -> Iterator[list[bytes]]:
+    """Yield the values of each row of RowBinary."""
     at = 0
     while at < len(data):
         values: list[bytes] = []

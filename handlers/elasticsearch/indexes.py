@@ -43,6 +43,8 @@ _VERSION, _PARTITION = f"{ORIGIN}.version", f"{ORIGIN}.partition"
 class Indexes:
     """The indexes of one cluster, whose documents have versions. Any thread."""
 
+    keeps_all = False
+
     def __init__(self, options: ElasticsearchOptions, context: HandlerContext) -> None:
         self._client = SearchClient(options, context.folder, context.lanes)
         self._options = options

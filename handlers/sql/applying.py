@@ -144,6 +144,13 @@ class Applier:
                 retry_after=TABLE_SECONDS,
                 others_go_on=True,
             )
+        added = {self._options.start_column, self._options.end_column}
+        if (
+            self._versions is None
+            and added <= table.columns.keys()
+            and not added & wanted_columns(changes).keys()
+        ):
+            raise Unfit(f"{table.shown} is a history: its past versions would be changed. Set mode: history")
         if self._versions is not None:
             self._versions.apply(connection, table, run.key, changes)
         elif key:

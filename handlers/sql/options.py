@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.options.section import Section
+from handlers.options.history import HistoryOptions
 from handlers.options.values import PositiveDuration, Shaped, duration
 from handlers.sql.naming import check_template
 from handlers.sql.target.engine import check_url
@@ -21,7 +21,7 @@ def _usable(url: str) -> str:
     return url
 
 
-class SqlOptions(Section):
+class SqlOptions(HistoryOptions):
     """The keys of a `type: sql` entry."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -35,13 +35,6 @@ class SqlOptions(Section):
     table: _Template | None = None
     """The target's table; {database} and {table} are replaced. Default: {table}; SQLite:
     {database}.{table}."""
-    mode: Literal["replica", "history"] = "replica"
-    """`replica`: the source's rows. `history`: every version of each row, with its period of validity."""
-    start_column: Annotated[str, Field(min_length=1)] = "__START_AT"
-    """With mode: history, the column with the source time from which a version is valid, in UTC."""
-    end_column: Annotated[str, Field(min_length=1)] = "__END_AT"
-    """With mode: history, the column with the time at which the next version began; NULL: it is the current
-    one."""
     create: bool = True
     """Create missing schemas, tables and columns from the source's types."""
     new_columns: Literal["add", "ignore", "refuse"] | None = None
@@ -80,14 +73,7 @@ class SqlOptions(Section):
             raise ValueError("SQLite has no schemas; use table, as in table: '{database}_{table}'")
         if backend == "mysql" and not url.database and "." not in self.marks_table:
             raise ValueError("the URL names no database: add one, or write marks_table as database.table")
-        if self.start_column.lower() == self.end_column.lower():
-            raise ValueError("start_column and end_column need two names")
         return self
-
-    @property
-    def period(self) -> tuple[str, str] | None:
-        """The columns with the start and the end of versions. None: it keeps replicas."""
-        return (self.start_column, self.end_column) if self.mode == "history" else None
 
     @property
     def unknown_columns(self) -> Literal["add", "ignore", "refuse"]:

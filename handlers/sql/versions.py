@@ -167,12 +167,12 @@ class _Work:
         left = [] if gone.op == "update" and gone.after == gone.key else [gone]
         if not self.last[old].is_current:
             return [*left, made]
-        at = max(self.last[old].at, self.last[new].at, _time(made))
+        at = max(self.last[new].at, _time(made))
         if self.last[new].is_current:
             self._at_times(self.sql.end, [(new, at)])
         [block] = folding.blocks([{**(made.after or {}), self.of.start: at}])
         self.of.writer.copy_current(self.connection, self._keys([old]), self._new(block), self.end)
-        self.last[old].at, self.last[new] = at, _Last(at, is_current=True)
+        self.last[new] = _Last(at, is_current=True)
         return left
 
     def _read(self, keys: list[_Key]) -> None:

@@ -17,6 +17,7 @@ from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, has_r
 
 _READ_AT_ONCE = 1_000
 _T = TypeVar("_T")
+_M = TypeVar("_M")
 _KeyOf = Callable[[Row, tuple[str, ...] | None], str]
 """Returns the text of a row's key. Raises MissingValue, TypeError."""
 
@@ -95,7 +96,13 @@ def _in_pieces(
 ) -> Iterator[tuple[Sequence[State], Mapping[str, _T]]]:
     if whole := [state for state in states if state.whole]:
         yield whole, {}
-    rest = [state for state in states if not state.whole]
+    yield from in_pieces([state for state in states if not state.whole], read)
+
+
+def in_pieces(
+    rest: Sequence[State], read: Callable[[Sequence[State], bool], _M]
+) -> Iterator[tuple[Sequence[State], _M]]:
+    """Yield all states in pieces with the target's rows, as `with_held_rows`."""
     start, count = 0, _READ_AT_ONCE
     while start < len(rest):
         piece = rest[start : start + count]
@@ -130,6 +137,9 @@ class State(msgspec.Struct):
     """Source time in milliseconds."""
     leaves: bool = False
     """Whether this is the former key of a row that moved. It is written after the row under its new key."""
+    is_snapshot: bool = False
+    is_letter: bool = False
+    """Whether its change is a replayed dead letter."""
     of_several: bool = False
     """Whether `row` also has values of earlier changes. It is then unknown which of them caused a fault."""
 
@@ -150,13 +160,12 @@ def _topic_of(partition: str) -> str:
     return partition.rpartition("[")[0]
 
 
-def last_states(
+def all_states(
     batch: Batch, version: Callable[[Change], int], key_of: _KeyOf, places: Sequence[int]
-) -> list[State]:
-    """Return each row's state after the batch. `places`: the changes of the batch to apply.
+) -> Iterator[State]:
+    """Yield the state of a row after each change. `places`: the changes of the batch to apply.
 
     Raises Rejected, with the place of the first change that has no key or no version."""
-    states: dict[str, State] = {}
     for at in places:
         change = batch.changes[at]
         try:
@@ -164,7 +173,7 @@ def last_states(
             row = change.after
             named = (change.before or {}) if row is None else row
             key = key_of(named, change.key_columns)
-            state = State(
+            yield State(
                 text=key,
                 row=row,
                 key={name: named[name] for name in change.key_columns or () if name in named},
@@ -175,15 +184,25 @@ def last_states(
                 partition=partition_of(batch, change),
                 time=change.source_time_ms,
                 leaves=change.moves_key and change.op != "insert",
+                is_snapshot=change.op == "snapshot",
+                is_letter=batch.replay_of is not None,
             )
         except (MissingValue, TypeError, BeyondVersions, ValueUntold) as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
-        known = states.get(key)
+
+
+def last_states(
+    batch: Batch, version: Callable[[Change], int], key_of: _KeyOf, places: Sequence[int]
+) -> list[State]:
+    """Return the last of each row's `all_states`, with the values of earlier changes that it lacks."""
+    states: dict[str, State] = {}
+    for state in all_states(batch, version, key_of, places):
+        known, row = states.get(state.text), state.row
         if known is not None and not state.whole and row is not None:
             state.row, state.whole = {**(known.row or {}), **row}, known.whole
             state.types = {**(known.types or {}), **(state.types or {})} or None
             state.of_several = known.row is not None
-        states[key] = state
+        states[state.text] = state
     return list(states.values())
 
 

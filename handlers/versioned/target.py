@@ -17,7 +17,15 @@ from handlers.options.templates import place_of
 from handlers.progress import PassingOver
 from handlers.versioned.memory import Memory, Unfit, UnfitColumn, remembering
 from handlers.versioned.options import VersionedOptions
-from handlers.versioned.row_states import Held, RowMoved, State, check_late, last_states, partition_of
+from handlers.versioned.row_states import (
+    Held,
+    RowMoved,
+    State,
+    all_states,
+    check_late,
+    last_states,
+    partition_of,
+)
 from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, Versions, versions_of
 
 log = get_logger("handlers.versioned")
@@ -58,6 +66,10 @@ P = TypeVar("P", bound=Place)
 
 class Dialect(Protocol[P]):
     """The operations that differ between kinds of targets. All raise TargetUnavailable. Any thread."""
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether each change is written, and not only the last state of each row."""
 
     def close(self) -> None: ...
     def check(self) -> None:
@@ -183,7 +195,8 @@ class VersionedTarget(Generic[P]):
                 key=key,
                 partitions={partition_of(batch, batch.changes[at]) for at in rows},
             )
-            states = last_states(batch, versions.of, partial(self._dialect.key_of, place), rows)
+            those = all_states if self._dialect.keeps_all else last_states
+            states = list(those(batch, versions.of, partial(self._dialect.key_of, place), rows))
             lacking = self._dialect.lacking(place, states, key)
             if not rows and (place is None or lacking):
                 return None

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
+from row_versions import RowVersions, any_life, read_time
 from spark_lake import TYPES, MakeLake, change
+
+from handlers import Batch
+from handlers.rows import borders
 
 
 def at(offset: int) -> datetime:
@@ -53,3 +58,19 @@ def test_columns_come_and_go_and_a_truncate_ends_all_versions(make_lake: MakeLak
         (1, None, 6, at(3), None, True),
         (2, "b", 5, at(1), at(2), False),
     ]
+
+
+@pytest.mark.soak
+def test_any_changes_give_the_versions_that_histories_of_other_targets_have(make_lake: MakeLake) -> None:
+    """Beside the same model: targets/test_histories.py."""
+    lake, whole, model = make_lake(mode="history"), any_life(4, 300), RowVersions()
+    for each in whole.changes:
+        model.follow(each)
+    places = borders(whole.changes, 0, len(whole.changes))
+    for first, end in pairwise([*places[::70], places[-1]]):
+        lake.handler.handle(
+            Batch(whole.table, whole.changes[first:end], database=whole.database, name=whole.name)
+        )
+        lake.merge()
+    found = lake.rows("id, name, qty, _valid_from, _valid_to")
+    assert sorted(((*row[:3], *map(read_time, row[3:])) for row in found), key=str) == model.all

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -107,15 +106,6 @@ def test_repeated_changes_and_equal_snapshots_add_nothing(sql: SqlLab) -> None:
         assert versions(sql) == [*once, (3, "a", 30, None)]
         handler.handle(orders(at(40, op="snapshot", after=row(1, "other")), types=TYPES, offset=6))
     assert versions(sql)[:3] == [(1, "a", 10, 20), (1, "b", 20, 40), (1, "other", 40, None)]
-
-
-def test_a_late_change_counts_as_made_with_the_last_one(sql: SqlLab) -> None:
-    with sql.handler(mode="history") as handler:
-        handler.handle(orders(insert(50, row(1, "a")), update(40, row(1, "a"), row(1, "b")), types=TYPES))
-        assert versions(sql) == [(1, "a", 50, 50), (1, "b", 50, None)]
-        handler.handle(orders(delete(45, row(1, "b")), types=TYPES, offset=2))
-        handler.handle(orders(insert(10, row(1, "c")), types=TYPES, offset=3))
-    assert versions(sql) == [(1, "a", 50, 50), (1, "b", 50, 50), (1, "c", 50, None)]
 
 
 def test_a_delete_of_a_row_that_is_not_there_changes_nothing(sql: SqlLab) -> None:
@@ -424,51 +414,6 @@ def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:
             sql.make(f"crm.kept{number}", columns.replace("timestamp NULL", "timestamp", 1))
             with pytest.raises(Rejected, match="has a unique key, so it cannot hold several versions"):
                 handler.handle(orders(insert(1, row(1)), types=TYPES, table=f"crm.kept{number}"))
-
-
-def test_any_batches_give_the_same_versions(sql: SqlLab) -> None:
-    """Beside a model that applies one change after the other."""
-    pick = random.Random(3)
-    rows: dict[int, dict[str, Any]] = {}
-    expected: list[list[Any]] = []
-    current: dict[int, list[Any]] = {}
-    last: dict[int, int] = {}
-    changes: list[dict[str, Any]] = []
-    for number in range(400):
-        id_, second = pick.randrange(12), 100 + number // 3 - pick.choice((0, 0, 0, 5))
-        after = row(id_, pick.choice("abc"), pick.randrange(3))
-        known = rows.get(id_)
-        op = pick.choice(("insert", "update", "partial", "delete", "snapshot"))
-        if op == "delete":
-            changes.append(delete(second, after))
-        elif op == "partial":
-            part = {"id": id_, "qty": after["qty"]}
-            change = update(second, part, part)
-            changes.append({**change, "lacks": frozenset({"name"})})
-            after["name"] = known["name"] if known else None
-        elif op == "update":
-            changes.append(update(second, known or after, after))
-        else:
-            changes.append(at(second, op=op, after=after))
-        if (op == "delete" and known is None) or (op == "snapshot" and known == after):
-            continue
-        last[id_] = second = max(last.get(id_, 0), second)
-        if known is not None:
-            current[id_][-1] = second
-        if op == "delete":
-            del rows[id_]
-        else:
-            rows[id_] = after
-            current[id_] = [id_, after["name"], after["qty"], second, None]
-            expected.append(current[id_])
-    with sql.handler(mode="history") as handler:
-        offset = 0
-        while offset < len(changes):
-            size = pick.choice((1, 7, 60))
-            handler.handle(orders(*changes[offset : offset + size], types=TYPES, offset=offset))
-            offset += size
-    order = sorted(map(tuple, expected), key=lambda each: (each[0], each[-2], each[-1] or 1e9, str(each)))
-    assert versions(sql, "name", "qty") == order
 
 
 def test_columns_of_versions_need_two_names() -> None:

@@ -46,6 +46,8 @@ class Target:
     down: Callable[[], Any] | None = None
     """A context in which the target is away; None: it has no server."""
     follows_ddl: bool = True
+    stored: Callable[[str], list[dict[str, Any]]] = lambda _: []
+    """All that its table stores, as the driver reads it, of targets that keep histories."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What a worker needs besides."""
 
@@ -63,22 +65,25 @@ def sql_target(url: str, folder: Path, server: Any = None, **options: Any) -> Ta
     dialect = parsed.get_backend_name()
     naming = Naming.of(dialect, options.get("schema"), options.get("table"))
 
-    def rows(table: str) -> Rows:
+    def stored(table: str) -> list[dict[str, Any]]:
         engine = make_engine(parsed, folder=folder, pool_size=1, timeout=30)
         try:
             schema, name = naming.target(*table.split("."))
             with engine.connect() as connection:
                 quote = connection.dialect.identifier_preparer
                 whole = quote.format_table(sa.table(name, schema=schema))
-                found = connection.exec_driver_sql(f"SELECT * FROM {whole}").mappings().all()
+                return list(map(dict, connection.exec_driver_sql(f"SELECT * FROM {whole}").mappings()))
         finally:
             engine.dispose()
+
+    def rows(table: str) -> Rows:
+        found = stored(table)
         assert len(found) == len({row["id"] for row in found})
         return _texts({row["id"]: row for row in found})
 
     shown = parsed.render_as_string(hide_password=False).replace("+binlane", "")
     down = None if server is None else lambda: _stopped(server)
-    return Target({"type": "sql", "url": shown, **options}, rows, down)
+    return Target({"type": "sql", "url": shown, **options}, rows, down, stored=stored)
 
 
 @contextmanager
@@ -114,15 +119,18 @@ def clickhouse_target(shared: ClickHouseServer, server: Any = None) -> Target:
     """`server`: the server, where a test may end it."""
     prefix = shared.new_name()
 
-    def rows(table: str) -> Rows:
+    def stored(table: str) -> list[dict[str, Any]]:
         database, name = table.split(".")
-        found = shared.rows(f"{prefix}_{database}.{name}")
+        return shared.rows(f"{prefix}_{database}.{name}")
+
+    def rows(table: str) -> Rows:
+        found = stored(table)
         assert len(found) == len({row["id"] for row in found})
         return _texts({row["id"]: row for row in found})
 
     down = None if server is None else lambda: _stopped(server)
     entry = {"type": "clickhouse", **shared.options, "database": f"{prefix}_{{database}}"}
-    return Target(entry, rows, down, follows_ddl=False)
+    return Target(entry, rows, down, follows_ddl=False, stored=stored)
 
 
 def files_target(folder: Path) -> Target:

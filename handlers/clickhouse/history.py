@@ -1,0 +1,160 @@
+"""Histories in ClickHouse: each version of a row is a row, found by its key and the change that opened it.
+
+A change that ends a version writes that row again, with its end and a higher `_version`. What is written
+depends only on the changes and on what earlier ones have written. So a batch that comes again writes the same
+rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from handlers.clickhouse.client import ClickHouseClient, identifier
+from handlers.clickhouse.writing import (
+    OPENED,
+    OWN_COLUMNS,
+    Line,
+    Table,
+    encoded,
+    insert,
+    keys_of,
+    read_rows,
+)
+from handlers.versioned.row_states import State, in_pieces
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_VERSION = "_version"
+
+
+class _Version(msgspec.Struct):
+    """A version of a row."""
+
+    values: Mapping[str, bytes]
+    """The source's columns in RowBinary."""
+    opened: int
+    """The position of the change that opened it (see `handlers.versioned.versions`)."""
+    start: int
+    end: int | None
+    """In milliseconds. None: it is the current one."""
+    last: State | None = None
+    """The batch's last change of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Writes versions to the tables of a server. Any thread."""
+
+    client: ClickHouseClient
+    period: tuple[str, str]
+    """The columns with the start and the end of versions."""
+    most_bytes: int
+    """The most bytes of one insert."""
+
+    def write(self, table: Table, states: Sequence[State]) -> None:
+        """Insert the versions that the changes open and end. `states`: one for each change.
+
+        Raises as `handlers.clickhouse.writing.write`."""
+
+        def read(some: Sequence[State], is_bounded: bool) -> dict[str, _Version]:
+            return self._last(table, some, self.most_bytes if is_bounded else 0)
+
+        for some, last in in_pieces(states, read):
+            known = list(last.values())
+            # Opened ones first: if the server refuses one, the version before it stays the current one.
+            for versions in (_follow(table, some, last), known):
+                lines = [self._line(table, one) for one in versions if one.last is not None]
+                insert(self.client, table, lines, self.most_bytes)
+
+    def end_all(self, table: Table, older: str, version: str, time: int) -> int:
+        """End the current versions of `older`, a condition, at the time. `version`: an expression for their
+        new one. Returns their number."""
+        start, end = map(identifier, self.period)
+        where = f"FROM {table.sql} FINAL WHERE {older} AND {end} IS NULL"
+        count = int(self.client.query(f"SELECT count() {where} FORMAT TSV"))
+        if count:
+            moment = f"greatest({start}, fromUnixTimestamp64Milli(toInt64({time}), 'UTC'))"
+            changed = {self.period[1]: moment, _VERSION: version}
+            names = ", ".join(map(identifier, table.columns))
+            values = ", ".join(changed.get(name, identifier(name)) for name in table.columns)
+            self.client.query(f"INSERT INTO {table.sql} ({names}) SELECT {values} {where}")
+        return count
+
+    def _line(self, table: Table, version: _Version) -> Line:
+        state = version.last
+        assert state is not None, "only what the batch changes is written"
+        times = version.start, version.end
+        own = {
+            **dict(zip(OWN_COLUMNS, (state.version, 0, state.partition, state.time), strict=True)),
+            **{name: _moment(at) for name, at in zip(self.period, times, strict=True)},
+            OPENED: version.opened,
+        }
+        values = {**version.values, **encoded(table, own, state.at)}
+        return Line(state.at, tuple(values), b"".join(values.values()))
+
+    def _last(self, table: Table, states: Sequence[State], most_bytes: int) -> dict[str, _Version]:
+        """Return key text -> the row's last version, as it was before the first of these changes.
+
+        Raises AnswerTooLarge."""
+        others = [name for name in table.columns if name not in {*table.key, *table.added}]
+        names = [*table.key, *others, *self.period, OPENED, _VERSION]
+        ends = [table.end(name) for name in names]
+        chosen, key = (", ".join(map(identifier, some)) for some in (names, table.key))
+        found: dict[str, _Version] = {}
+        for partition in {state.partition for state in states}:
+            some = [state for state in states if state.partition == partition]
+            first = min(state.version for state in some)
+            for keys in keys_of(table, some):
+                data = self.client.query(
+                    f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} AND {OPENED} < {first} "
+                    f"ORDER BY {OPENED} DESC LIMIT 1 BY {key} "
+                    f"SETTINGS max_result_bytes = {most_bytes} FORMAT RowBinary"
+                )
+                for values in read_rows(data, ends):
+                    *told, start, end, opened, version = values
+                    # It may have been ended by this batch or a later one: then it is current here.
+                    is_ended = not end[0] and _integer(version) < first
+                    found[b"".join(values[: len(table.key)]).hex()] = _Version(
+                        dict(zip(names, told, strict=False)),
+                        _integer(opened),
+                        _integer(start),
+                        _integer(end[1:]) if is_ended else None,
+                    )
+        return found
+
+
+def _follow(table: Table, states: Sequence[State], last: dict[str, _Version]) -> list[_Version]:
+    """End the versions of `last` (key text -> the row's last version). Return those that are opened."""
+    opened: list[_Version] = []
+    for state in states:
+        known = last.get(state.text)
+        current = known if known is not None and known.end is None else None
+        if current is None and state.row is None:
+            continue
+        values: Mapping[str, bytes] = {} if state.row is None else encoded(table, state.row, state.at)
+        if current is not None and state.is_snapshot and values.items() <= current.values.items():
+            continue
+        at = state.time
+        if known is not None:
+            at = max(at, known.start if known.end is None else known.end)
+        if current is not None and not state.whole:
+            values = {**current.values, **values}
+        if current is not None and current.opened == state.version and state.row is not None:
+            current.values = values  # a transform has made several changes of one
+            continue
+        if current is not None:
+            current.end, current.last = at, state
+        if state.row is not None:
+            last[state.text] = made = _Version(values, state.version, at, None, state)
+            opened.append(made)
+    return opened
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _integer(value: bytes) -> int:
+    return int.from_bytes(value, "little", signed=True)

@@ -1,0 +1,136 @@
+"""Versions of rows in ClickHouse, where they differ from those of `targets/test_histories.py`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from clickhouse_lab import handler
+from servers.clickhouse_server import ClickHouseServer
+
+from handlers import Batch, Rejected
+from handlers.testing import make_batch
+from handlers.versioned.memory import Unfit
+from handlers.versioned.row_states import RowMoved
+
+TYPES = {"id": "int", "name": "varchar(40)"}
+
+
+def batch(database: str, *changes: Any, **more: Any) -> Batch:
+    return make_batch(f"{database}.t", changes, **{"key": "id", "types": TYPES, "topic": "cdc", **more})
+
+
+def change(second: int, name: str | None, id_: int = 1, **more: Any) -> dict[str, Any]:
+    row = {"id": id_, "name": name}
+    return {"source_time_ms": 1000 * second, "before": row, "after": row, "op": "update", **more}
+
+
+def versions(server: ClickHouseServer, database: str) -> list[tuple[Any, ...]]:
+    """(id, name, start, end), the times in seconds."""
+    found = server.query(
+        "SELECT id, name, toUnixTimestamp(__START_AT), toUnixTimestamp(__END_AT) "
+        f"FROM {database}.t FINAL ORDER BY id, _opened FORMAT JSONCompactEachRow"
+    )
+    return [tuple(json.loads(line)) for line in found.splitlines()]
+
+
+def test_a_dead_letter_of_a_row_that_has_changed_since_opens_no_version(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), change(30, "c"), offset=10))
+        for name, offset, id_ in (("late", 5, 1), ("between", 11, 1), ("other", 12, 2)):
+            letter = batch(database, change(20, name, id_), topic="dead", offset=900)
+            letter.replay_of = ("cdc", 0, offset)
+            for _ in range(2):
+                it.handle(letter)
+        it.handle(batch(database, change(40, "d"), offset=12))
+    assert versions(clickhouse, database) == [
+        (1, "a", 10, 30),
+        (1, "c", 30, 40),
+        (1, "d", 40, None),
+        (2, "other", 20, None),
+    ]
+
+
+def test_changes_of_a_row_in_two_partitions_are_told(clickhouse: ClickHouseServer, database: str) -> None:
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), offset=3))
+        it.handle(batch(database, change(10, "x", 2), partition=1))
+        both = change(20, "b", offset=1), change(21, "c", offset=5)
+        with pytest.raises(RowMoved):
+            it.handle(batch(database, *both, partition=1))
+    assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "x", 10, None)]
+
+
+def test_a_topic_made_anew_continues_the_history(clickhouse: ClickHouseServer, database: str) -> None:
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), offset=900, topic_id="A"))
+        for _ in range(2):
+            it.handle(batch(database, change(20, "a", op="snapshot"), change(30, "b"), topic_id="B"))
+    assert versions(clickhouse, database) == [(1, "a", 10, 30), (1, "b", 30, None)]
+
+
+def test_a_truncate_of_another_topic_ends_what_was_older(clickhouse: ClickHouseServer, database: str) -> None:
+    truncate = {"op": "truncate", "sql": "TRUNCATE TABLE t", "source_time_ms": 25_000}
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), change(10, "x", 2), change(30, "y", 2), offset=7))
+        for _ in range(2):
+            it.handle(batch(database, truncate, topic="ddl"))
+        it.handle(batch(database, change(10, "a"), change(10, "x", 2), change(30, "y", 2), offset=7))
+        it.handle(batch(database, change(20, "b"), offset=10))
+    assert versions(clickhouse, database) == [
+        (1, "a", 10, 25),
+        (1, "b", 25, None),
+        (2, "x", 10, 30),
+        (2, "y", 30, None),
+    ]
+
+
+def test_a_version_that_the_server_refuses_ends_none(clickhouse: ClickHouseServer, database: str) -> None:
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a")))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK name != 'bad'")
+        with pytest.raises(Rejected) as told:
+            it.handle(batch(database, change(20, "bad"), offset=1))
+        assert told.value.at == 0
+        assert versions(clickhouse, database) == [(1, "a", 10, None)]
+        it.handle(batch(database, change(30, "c"), offset=2))
+    assert versions(clickhouse, database) == [(1, "a", 10, 30), (1, "c", 30, None)]
+
+
+def test_of_changes_at_one_position_the_last_counts(clickhouse: ClickHouseServer, database: str) -> None:
+    """A transform may make several of one."""
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a")))
+        for _ in range(2):
+            made = [{"source_time_ms": 20_000, "after": {"id": id_}} for id_ in (2, 1)]
+            made.insert(1, change(20, "b"))
+            it.handle(batch(database, *({**one, "offset": 1} for one in made)))
+    assert versions(clickhouse, database) == [(1, "a", 10, 20), (1, None, 20, None), (2, None, 20, None)]
+
+
+def test_rows_are_read_in_pieces(clickhouse: ClickHouseServer, database: str) -> None:
+    texts = [f"{number:03}" * 1000 for number in range(40)]
+    with handler(clickhouse, mode="history", max_bytes="20KiB") as it:
+        for second in (1, 2):
+            ours = [change(10 * second, text, id_) for id_, text in enumerate(texts)]
+            it.handle(batch(database, *ours, *ours, offset=100 * second))
+    found = versions(clickhouse, database)
+    assert [each[2:] for each in found if each[0] == 7] == [(10, 10), (10, 20), (20, 20), (20, None)]
+    assert len(found) == 160
+
+
+def test_a_table_without_the_columns_of_a_history_waits(clickhouse: ClickHouseServer, database: str) -> None:
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a")))
+        engine = "ReplacingMergeTree(_version, _deleted) ORDER BY id"
+        clickhouse.query(f"CREATE TABLE {database}.bare AS {database}.t ENGINE = {engine}")
+        clickhouse.query(f"DROP TABLE {database}.t")
+        clickhouse.query(f"RENAME TABLE {database}.bare TO {database}.t")
+        with pytest.raises(Unfit, match="is ordered by id: a history needs _opened as well"):
+            it.handle(batch(database, change(20, "b"), offset=1))
+        clickhouse.query(f"ALTER TABLE {database}.t DROP COLUMN __END_AT")
+        with pytest.raises(Unfit, match=r"needs a column __END_AT Nullable\(.*\) for a history, it has none"):
+            it.handle(batch(database, change(20, "b"), offset=1))
