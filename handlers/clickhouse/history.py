@@ -13,20 +13,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from handlers.clickhouse.client import ClickHouseClient, identifier
-from handlers.clickhouse.writing import (
-    OPENED,
-    OWN_COLUMNS,
-    Line,
-    Table,
-    encoded,
-    insert,
-    keys_of,
-    read_rows,
-)
+from handlers.clickhouse.writing import OPENED, Line, Table, encoded, held_rows, insert, line_of
 from handlers.versioned.row_states import State, in_pieces
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_VERSION = "_version"
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
 class _Version(msgspec.Struct):
@@ -40,7 +30,7 @@ class _Version(msgspec.Struct):
     end: int | None
     """In milliseconds. None: it is the current one."""
     last: State | None = None
-    """The batch's last change of it."""
+    """The last change of the batch that opened or ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,60 +58,30 @@ class History:
                 lines = [self._line(table, one) for one in versions if one.last is not None]
                 insert(self.client, table, lines, self.most_bytes)
 
-    def end_all(self, table: Table, older: str, version: str, time: int) -> int:
-        """End the current versions of `older`, a condition, at the time. `version`: an expression for their
-        new one. Returns their number."""
-        start, end = map(identifier, self.period)
-        where = f"FROM {table.sql} FINAL WHERE {older} AND {end} IS NULL"
-        count = int(self.client.query(f"SELECT count() {where} FORMAT TSV"))
-        if count:
-            moment = f"greatest({start}, fromUnixTimestamp64Milli(toInt64({time}), 'UTC'))"
-            changed = {self.period[1]: moment, _VERSION: version}
-            names = ", ".join(map(identifier, table.columns))
-            values = ", ".join(changed.get(name, identifier(name)) for name in table.columns)
-            self.client.query(f"INSERT INTO {table.sql} ({names}) SELECT {values} {where}")
-        return count
-
     def _line(self, table: Table, version: _Version) -> Line:
-        state = version.last
-        assert state is not None, "only what the batch changes is written"
-        times = version.start, version.end
-        own = {
-            **dict(zip(OWN_COLUMNS, (state.version, 0, state.partition, state.time), strict=True)),
-            **{name: _moment(at) for name, at in zip(self.period, times, strict=True)},
-            OPENED: version.opened,
-        }
-        values = {**version.values, **encoded(table, own, state.at)}
-        return Line(state.at, tuple(values), b"".join(values.values()))
+        assert version.last is not None, "only what the batch changes is written"
+        times = [None if at is None else _EPOCH + _MILLISECOND * at for at in (version.start, version.end)]
+        own = {**dict(zip(self.period, times, strict=True)), OPENED: version.opened}
+        return line_of(version.last, {**version.values, **encoded(table, own, version.last.at)})
 
     def _last(self, table: Table, states: Sequence[State], most_bytes: int) -> dict[str, _Version]:
         """Return key text -> the row's last version, as it was before the first of these changes.
 
         Raises AnswerTooLarge."""
-        others = [name for name in table.columns if name not in {*table.key, *table.added}]
-        names = [*table.key, *others, *self.period, OPENED, _VERSION]
-        ends = [table.end(name) for name in names]
-        chosen, key = (", ".join(map(identifier, some)) for some in (names, table.key))
+        added = (*self.period, OPENED, "_version")
+        key = ", ".join(map(identifier, table.key))
         found: dict[str, _Version] = {}
         for partition in {state.partition for state in states}:
             some = [state for state in states if state.partition == partition]
             first = min(state.version for state in some)
-            for keys in keys_of(table, some):
-                data = self.client.query(
-                    f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} AND {OPENED} < {first} "
-                    f"ORDER BY {OPENED} DESC LIMIT 1 BY {key} "
-                    f"SETTINGS max_result_bytes = {most_bytes} FORMAT RowBinary"
-                )
-                for values in read_rows(data, ends):
-                    *told, start, end, opened, version = values
-                    # It may have been ended by this batch or a later one: then it is current here.
-                    is_ended = not end[0] and _integer(version) < first
-                    found[b"".join(values[: len(table.key)]).hex()] = _Version(
-                        dict(zip(names, told, strict=False)),
-                        _integer(opened),
-                        _integer(start),
-                        _integer(end[1:]) if is_ended else None,
-                    )
+            more = f"AND {OPENED} < {first} ORDER BY {OPENED} DESC LIMIT 1 BY {key}"
+            held = held_rows(self.client, table, some, most_bytes, added=added, more=more)
+            for text, values in held.items():
+                start, end, opened, version = map(values.pop, added)
+                # It may have been ended by this batch or a later one: then it is current here.
+                is_ended = not end[0] and _integer(version) < first
+                until = _integer(end[1:]) if is_ended else None
+                found[text] = _Version(values, _integer(opened), _integer(start), until)
         return found
 
 
@@ -150,10 +110,6 @@ def _follow(table: Table, states: Sequence[State], last: dict[str, _Version]) ->
             last[state.text] = made = _Version(values, state.version, at, None, state)
             opened.append(made)
     return opened
-
-
-def _moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def _integer(value: bytes) -> int:

@@ -5,7 +5,7 @@ Each revision of the memory (`handlers.versioned.memory`) is the comment of a co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -123,8 +123,8 @@ class Tables:
                 f"{', '.join(key)}: ClickHouse cannot change a sorting key. {RENAMED}. Otherwise route the "
                 "table to another one (options database, table), with a new snapshot"
             )
-        if place is not None and not self.keeps_all and any(state.row is None for state in states):
-            _check_ttl(place)
+        if place is not None and any(state.row is None for state in states):
+            self._check_ttl(place)
         known = () if place is None else {*place.columns, *place.computed}
         found: dict[str, str] = {}
         for column in (name for name in key if name not in known):
@@ -183,19 +183,29 @@ class Tables:
         all current versions."""
         own = f"_partition = {literal(partition)}"
         older = f"({own} AND _version < {version} OR NOT ({own}) AND _source_time_ms < {int(time)})"
-        above = f"if({own}, toUInt64({version}), _version + 1)"
+        changed = {"_version": f"if({own}, toUInt64({version}), _version + 1)", "_deleted": "1"}
+        names: Collection[str] = (*place.key, *OWN_COLUMNS)
         if self._history is not None:
-            return self._history.end_all(place, older, above, int(time))
+            start, end = map(identifier, self._history.period)
+            names, older = place.columns, f"{older} AND {end} IS NULL"
+            moment = f"fromUnixTimestamp64Milli(toInt64({int(time)}), 'UTC')"
+            changed |= {self._history.period[1]: f"greatest({start}, {moment})", "_deleted": "0"}
         where = f"FROM {place.sql} FINAL WHERE {older}"
         rows = int(self._client.query(f"SELECT count() {where} FORMAT TSV"))
         if rows:
-            _check_ttl(place)
-            key = ", ".join(map(identifier, place.key))
-            self._client.query(
-                f"INSERT INTO {place.sql} ({key}, _version, _deleted, _partition, _source_time_ms) SELECT "
-                f"{key}, {above}, 1, _partition, _source_time_ms {where}"
-            )
+            self._check_ttl(place)
+            values = ", ".join(changed.get(name, identifier(name)) for name in names)
+            into = f"INSERT INTO {place.sql} ({', '.join(map(identifier, names))})"
+            self._client.query(f"{into} SELECT {values} {where}")
         return rows
+
+    def _check_ttl(self, place: Table) -> None:
+        if place.expires_by and not self.keeps_all:
+            raise Unfit(
+                f"{place.name} has a TTL by {', '.join(place.expires_by)}, which may remove a deleted row "
+                f"before its former versions: they would be there again. Let the TTL leave deleted rows: "
+                f"ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
+            )
 
     def _names(self, database: str, table: str) -> tuple[str, str]:
         return self._database.of_table(database, table), self._table.of_table(database, table)
@@ -258,15 +268,6 @@ def _expires_by(engine: str, columns: set[str]) -> list[str]:
         words = {word.strip("`") for word in _WORD.findall(rule)}
         found |= {"_deleted"} if _PURGING.search(rule) else set() if "_deleted" in words else words & columns
     return sorted(found)
-
-
-def _check_ttl(place: Table) -> None:
-    if place.expires_by:
-        raise Unfit(
-            f"{place.name} has a TTL by {', '.join(place.expires_by)}, which may remove a deleted row before "
-            f"its former versions: they would be there again. Let the TTL leave deleted rows: "
-            f"ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
-        )
 
 
 def _revision(memory: Memory) -> str:

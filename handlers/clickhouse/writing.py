@@ -155,7 +155,7 @@ def write(client: ClickHouseClient, table: Table, states: Sequence[State], most_
     passes on ClickHouseClient's errors. Written rows stay; writing them again changes nothing."""
 
     def read(some: Sequence[State], is_bounded: bool) -> Mapping[str, Values]:
-        return _held_rows(client, table, some, most_bytes if is_bounded else 0)
+        return held_rows(client, table, some, most_bytes if is_bounded else 0)
 
     for some, held in with_held_rows(states, read):
         insert(client, table, _lines_of(table, some, held), most_bytes)
@@ -178,13 +178,18 @@ def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values])
     """Encode states. `held`: current rows, by key text, for states that lack columns. Raises RowRefused."""
     lines: list[Line] = []
     for state in states:
-        own = (state.version, int(state.row is None), state.partition, state.time)
-        values = encoded(table, {**state.key, **(state.row or {})}, state.at)
+        values: Values = encoded(table, {**state.key, **(state.row or {})}, state.at)
         if not state.whole:
             values = {**held.get(state.text, {}), **values}
-        parts = [*values.values(), *(codec.encode(value) for codec, value in zip(_OWN, own, strict=True))]
-        lines.append(Line(state.at, (*values, *OWN_COLUMNS), b"".join(parts)))
+        lines.append(line_of(state, values, is_deleted=state.row is None))
     return lines
+
+
+def line_of(state: State, values: Values, *, is_deleted: bool = False) -> Line:
+    """Return the row with the columns of its last change."""
+    own = state.version, int(is_deleted), state.partition, state.time
+    parts = [*values.values(), *(codec.encode(value) for codec, value in zip(_OWN, own, strict=True))]
+    return Line(state.at, (*values, *OWN_COLUMNS), b"".join(parts))
 
 
 def encoded(table: Table, row: Row, at: int) -> dict[str, bytes]:
@@ -224,17 +229,25 @@ def insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_b
         in_parts([line.data for line in those], most_bytes, send, places=[line.at for line in those])
 
 
-def _held_rows(
-    client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int
-) -> dict[str, Values]:
-    """Read the current rows, without binlane's columns. `most_bytes` 0: no limit. Raises AnswerTooLarge."""
-    names = [*table.key, *(name for name in table.columns if name not in {*table.key, *table.added})]
+def held_rows(
+    client: ClickHouseClient,
+    table: Table,
+    states: Sequence[State],
+    most_bytes: int,
+    *,
+    added: Sequence[str] = (),
+    more: str = "",
+) -> dict[str, dict[str, bytes]]:
+    """Read the current rows by key text: the source's columns and `added`. `most_bytes` 0: no limit. `more`:
+    SQL after WHERE. Raises AnswerTooLarge."""
+    others = (name for name in table.columns if name not in {*table.key, *table.added})
+    names = [*table.key, *others, *added]
     ends = [table.end(name) for name in names]
-    chosen = ", ".join(map(identifier, names))
+    select = f"SELECT {', '.join(map(identifier, names))} FROM {table.sql} FINAL WHERE"
     bound = f"SETTINGS max_result_bytes = {most_bytes}"
-    found: dict[str, Values] = {}
+    found: dict[str, dict[str, bytes]] = {}
     for keys in keys_of(table, states):
-        data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} {bound} FORMAT RowBinary")
+        data = client.query(f"{select} {keys} {more} {bound} FORMAT RowBinary")
         for values in read_rows(data, ends):
             found[b"".join(values[: len(table.key)]).hex()] = dict(zip(names, values, strict=True))
     return found
