@@ -31,9 +31,12 @@ BLOCKED_SECONDS = 1.0
 class _Call:
     """A coroutine of a handler, and the tasks that it starts. A thread waits for it."""
 
-    def __init__(self, of: Awaited, table: str, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(
+        self, of: Awaited, table: str, coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.of = of
         self.table = table
+        self._loop = loop
         self.ended = threading.Lock()
         self.ended.acquire()
         self.task: asyncio.Task[Any] | None = None
@@ -49,9 +52,14 @@ class _Call:
         self.task = asyncio.get_running_loop().create_task(self._coroutine)
         self.task.add_done_callback(lambda _: self.ended.release())
 
-    def cancel(self, reason: str) -> None:
-        """Called on the loop, after `start`."""
-        if self.task is not None and self.task.cancel(reason):
+    def cancel(self, reason: str) -> bool:
+        """Cancel it once, if it has a batch. Any thread. Returns whether it has one."""
+        if self.table:
+            self._loop.call_soon_threadsafe(self._cancel, reason)
+        return bool(self.table)
+
+    def _cancel(self, reason: str) -> None:
+        if not self.cancelled and self.task is not None and self.task.cancel(reason):
             self.cancelled = reason
 
     def stack(self) -> str:
@@ -79,8 +87,8 @@ class EventLoop:
 
     def wait_for(self, of: Awaited, table: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run it and return its result, or raise what it raises. `table`: if it handles a batch."""
-        call, thread = _Call(of, table, coroutine), threading.get_ident()
-        self._calls[thread], beyond[thread] = call, call.stack
+        call, thread = _Call(of, table, coroutine, self._loop), threading.get_ident()
+        self._calls[thread] = beyond[thread] = call
         try:
             self._loop.call_soon_threadsafe(call.start)
             call.ended.acquire()
@@ -97,12 +105,6 @@ class EventLoop:
         if cancelled:  # it has caught this, perhaps before its work was done
             raise CancelledError(cancelled)
         return answer
-
-    def cancel(self, of: Awaited, reason: str) -> None:
-        """Cancel the calls in which the handler has a batch."""
-        for call in list(self._calls.values()):
-            if call.of is of and call.table:
-                self._loop.call_soon_threadsafe(call.cancel, reason)
 
     def _run(self) -> None:
         while True:
@@ -177,10 +179,6 @@ class Awaited(Handler):
 
     def status_of_own(self) -> Mapping[str, Any] | None:
         return self._own.status()
-
-    def cancel(self, reason: str) -> None:
-        """Cancel the calls in which the handler has a batch."""
-        event_loop().cancel(self, reason)
 
     def _wait(self, answer: Any, table: str = "") -> Any:
         return event_loop().wait_for(self, table, answer) if iscoroutine(answer) else answer

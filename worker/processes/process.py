@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -177,6 +177,23 @@ class Process:
         with contextlib.suppress(IndexError):
             while True:
                 self._free.pop()[1].close()
+
+
+def cancel_beyond(threads: Iterable[int], reason: str) -> bool:
+    """Cancel the coroutines in child processes whose answers these threads wait for. Returns False if there
+    are none, or if no process answers in time."""
+    numbers = defaultdict[Process, list[int]](list)
+    for process, number in filter(None, map(asking.get, threads)):
+        numbers[process].append(number)
+    asked = [
+        Bounded("cancel-beyond", partial(process.ask, "cancel", own, reason))
+        for process, own in numbers.items()
+    ]
+    answers = []
+    for call in asked:
+        with contextlib.suppress(Exception):
+            answers.append(call.within(_LOOK_SECONDS))
+    return any(answers)
 
 
 def stack_beyond(thread: int) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
-from handlers.coroutines import Awaited
 from worker.configuration import HandlerEntry
 from worker.processes.given import Opening
 from worker.processes.processes import Processes
@@ -39,15 +38,6 @@ class StandIn(Handler):
 
     def close(self) -> None:
         self._processes.everywhere("close", self._number)
-
-    @property
-    def awaits(self) -> bool:
-        """Whether the handler has coroutines."""
-        return isinstance(self._own, Awaited)
-
-    def cancel(self, reason: str) -> None:
-        """Cancel the handler's coroutines that have a batch."""
-        self._processes.everywhere("cancel", self._number, reason)
 
     def release_all(self, partitions: Collection[tuple[str, int]]) -> None:
         self._processes.everywhere("release", self._number, list(partitions))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
 from handlers import Handler, TargetUnavailable
-from handlers.coroutines import Awaited
 from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import BUILT_IN
 from handlers.logs import get_logger
@@ -19,7 +17,6 @@ from worker.attempts.backoff import describe
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.processes.processes import Processes
-from worker.processes.stand_in import StandIn
 from worker.running.open_handlers import (
     LONGEST_CLOSE,
     BoundRule,
@@ -202,19 +199,6 @@ class HandlerSet:
                         error=str(error),
                         hint="it is still working for partitions that another worker may have now",
                     )
-
-    def cancel(self, reason: str) -> bool:
-        """Cancel the coroutines that have a batch. Returns False if no handler has coroutines."""
-        handlers = [each.handler for each in self._opened]
-        calls = [
-            Bounded("cancel", partial(handler.cancel, reason))
-            for handler in handlers
-            if isinstance(handler, Awaited) or (isinstance(handler, StandIn) and handler.awaits)
-        ]
-        for call in calls:
-            with suppress(Exception):  # a process hangs
-                call.within(_LATE_SECONDS)
-        return bool(calls)
 
     def close(self) -> bool:
         """Close all open handlers. Returns False if one of them raised, or took too long."""
