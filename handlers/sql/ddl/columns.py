@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -134,8 +133,8 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     if target.family == "mysql":
         retyping.modify_in_mysql(target, table, own, f"{spelled} {'NOT NULL' if own in key else 'NULL'}")
     elif target.family == "sqlite":
-        if declared_types(target, table)[own].upper() != spelled.upper():
-            rebuild(target, table, types={own: spelled}, values={own: retyping.in_sqlite(name, type_)})
+        same = declared_types(target, table)[own].upper() == spelled.upper()
+        retyping.retype_in_sqlite(target, table, own, column.type, spelled, same=same)
     elif target.spell(old := target.columns(table)[own]) != spelled:
         if target.family == "duckdb":
             value = retyping.in_duckdb(name, old, type_, spelled)
@@ -143,22 +142,21 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
         else:
             using = retyping.in_postgresql(name, old, type_, spelled)
             retyping.retype_in_postgresql(target, table, own, f"TYPE {spelled} USING {using}", spelled)
+    if target.family in ("postgresql", "duckdb"):
+        retyping.as_in_source(target, table, own, column.type)
     _respell(target, table, own, column.type, type_)
 
 
 def _respell(
     target: Target, table: TargetTable, name: str, type_text: str, type_: sa.types.TypeEngine[Any]
 ) -> None:
-    """Adjust what the target's type does not: the order of a set's labels, SQLite's decimal places."""
+    """Adjust what the target's type does not: the order of a set's labels."""
     source = read_type(type_text)
     respelled: Callable[[Any], Any]
     if source.name == "set" and isinstance(type_, postgresql.ARRAY):
         respelled = lambda value: list(set_in_order(value, source.labels))  # noqa: E731
-    elif source.name == "set":
+    elif source.name == "set" and target.family == "mysql":
         respelled = lambda value: ",".join(set_in_order(value.split(","), source.labels))  # noqa: E731
-    elif source.name == "decimal" and target.family == "sqlite":
-        scale = source.sizes[1] if len(source.sizes) > 1 else 0
-        respelled = lambda value: f"{Decimal(str(value)):.{scale}f}"  # noqa: E731
     else:
         return
     renewed: list[sa.ColumnClause[Any]] = [
