@@ -8,7 +8,14 @@ from typing import Any
 
 import msgspec
 
-from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, restore
+from handlers.spark.delta.commits.commit_notes import (
+    Restore,
+    brought,
+    check_restores,
+    check_statement,
+    read_note,
+    restore,
+)
 from handlers.spark.delta.log_actions import Action, read_action
 from handlers.spark.delta.log_files import Unknown, hinted_version
 from handlers.spark.log.last_seen_table import Held
@@ -23,12 +30,13 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
     commits' files do not show it: ask Spark. `newest`: the table's version, if it is known.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
-    Raises LostCommit if a RESTORE undid the newest of them, and what `files` raises."""
+    Raises LostCommit if a RESTORE undid the newest of them or a later statement, and what `files` raises."""
     version = 0 if newest is None else -1  # without a table, none is read
     restores: list[Restore] = []
     try:
         for version, commit in islice(_newest_first(files, path, newest), _MOST):
             restores += _restores(version, commit)
+            check_statement(path, version, _note(commit), restores)
             for action in _actions(commit, b'"txn"'):
                 if action.txn is not None and action.txn.app_id == app_id:
                     check_restores(path, version, restores)

@@ -102,7 +102,7 @@ def restore(
 
 
 def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None:
-    """Check that the table still has the rows of version `merged`, which merged its newest segments.
+    """Check that the table still has what its version `merged` brought: its newest segments, or a statement.
 
     `restores`: the restores after it, newest first. Delta's transaction identifiers survive a restore, so
     they still name the lost segments. Raises LostCommit."""
@@ -115,7 +115,15 @@ def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None
             earlier = f"restored to version {seen}" if seen >= 0 else "restored to an earlier time"
             what = "replaced by another table" if each.is_other else earlier
             raise LostCommit(
-                f"{table} was {what} by its version {each.version}, but version {merged} had newer rows of "
-                "its log, which would be lost. Restore them (RESTORE TABLE delta.`...` TO VERSION AS OF "
+                f"{table} was {what} by its version {each.version}, but version {merged} had a newer part "
+                "of its log, which would be lost. Restore it (RESTORE TABLE delta.`...` TO VERSION AS OF "
                 f"{each.version - 1}); or remove the table with its log, and read the source again"
             )
+
+
+def check_statement(
+    table: str, version: int, note: Mapping[str, Any] | None, restores: Sequence[Restore]
+) -> None:
+    """Check the same for a version that followed a statement of the source, according to its note."""
+    if note is not None and "ddl" in note:  # who replaces a table without rows may start with other columns
+        check_restores(table, version, [each for each in restores if not each.is_other])

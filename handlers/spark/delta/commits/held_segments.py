@@ -9,7 +9,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, restore
+from handlers.spark.delta.commits.commit_notes import (
+    Restore,
+    brought,
+    check_restores,
+    check_statement,
+    read_note,
+    restore,
+)
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.last_seen_table import FOLDER, Held, ToldHeld
 from handlers.spark.log.store_choice import AnySpark, files_for
@@ -58,8 +65,8 @@ def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> He
     Delta's transaction identifiers contain the first segment of the newest commit that merged any, and its
     note contains the last. With SQL only (or if `is_classic` is False), both are read from the notes. If
     Delta has removed those old commits, its checkpoints contain the first segment, and the log the last.
-    Raises UnknownSegments if the log does not, LostCommit if a RESTORE undid the newest segments, and what
-    Spark raises."""
+    Raises UnknownSegments if the log does not, LostCommit if a RESTORE undid the newest segments or a later
+    statement, and what Spark raises."""
     snapshot = delta_snapshot(session, ref) if is_classic else None
     if snapshot is not None:
         return held_in_snapshot(session, ref, snapshot)
@@ -104,6 +111,7 @@ def _in_notes(session: SparkSession, ref: TableRef) -> Held | None:
     for last in (_LOOK_BACK, None):  # the whole history may be long
         restores: list[Restore] = []
         for version, note in _notes(session, ref, last, restores):
+            check_statement(str(ref), version, note, restores)
             if (held := brought(note, ref.app_id)) is not None:
                 check_restores(str(ref), version, restores)
                 return held
