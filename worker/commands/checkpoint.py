@@ -19,9 +19,10 @@ from offsets.types import OffsetRange, TopicPartition, count_of
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.configuration import Configuration
 from worker.configuration.secrets import Secrets, passwords_in
+from worker.kafka.reading import ReadFault
 from worker.partitions.journaling import place_at, time_text
 from worker.partitions.own_store import store_at
-from worker.partitions.stored_positions import Cluster, Position, PositionError, connect
+from worker.partitions.stored_positions import Cluster, Position, connect
 
 
 def show(config: Path, as_json: bool = False, history: int = 0) -> int:
@@ -38,7 +39,7 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
             warnings += cluster.own.warnings
             own = cluster.own
             units = {each.partition: _history(cluster, each.partition, history) for each in positions}
-    except (CheckpointError, JournalError, PositionError) as error:
+    except (CheckpointError, JournalError, ReadFault) as error:
         return output.failed(error)
     if as_json:
         shown = _as_json(configuration, own, positions, warnings)
@@ -92,7 +93,7 @@ def move(
                 cluster.journal.append([Entry(place, offset, None, topic_id, moved=True)])
     except JournalError as error:
         output.failed(f"the position was moved, but the journal could not record this: {error}")
-    except (CheckpointError, PositionError) as error:
+    except (CheckpointError, ReadFault) as error:
         return output.failed(error)
     return 0
 
@@ -124,7 +125,7 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
             print(output.clean(_copy(ends[0], ends[1], partitions, replace=replace)))
     except ValueError as error:
         return output.failed(f"not kafka, a folder or a database URL: {error}")
-    except (CheckpointError, PositionError) as error:
+    except (CheckpointError, ReadFault) as error:
         return output.failed(error)
     return 0
 
