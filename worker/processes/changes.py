@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,9 +44,28 @@ class Held:
 class Reading:
     """A batch that a child decodes, again if the child has ended since."""
 
-    __slots__ = ("chunks", "ends", "held", "joined", "most_bytes", "numbers", "passed", "promised", "table")
+    __slots__ = (
+        "chunks",
+        "compute",
+        "ends",
+        "held",
+        "joined",
+        "most_bytes",
+        "numbers",
+        "passed",
+        "promised",
+        "table",
+    )
 
-    def __init__(self, chunks: Sequence[Chunk], table: Table, most_bytes: int) -> None:
+    def __init__(
+        self,
+        chunks: Sequence[Chunk],
+        table: Table,
+        most_bytes: int,
+        compute: Callable[[ChangesElsewhere, bytes], Any],
+    ) -> None:
+        """`compute`: of `Processes`."""
+        self.compute = compute
         self.chunks = chunks
         self.table = table
         """The table whose rules apply."""
@@ -100,6 +120,10 @@ class ChangesElsewhere(Sequence[Change]):
     @property
     def chunks(self) -> Sequence[Chunk]:
         return self.reading.chunks
+
+    def computed(self, function: Callable[[Sequence[Change]], Any]) -> Any:
+        """See `handlers.rows.on_rows`. Raises what the function raises, ProcessDied and ProcessAway."""
+        return self.reading.compute(self, pickle.dumps(function))
 
     def __len__(self) -> int:
         return self.end - self.first

@@ -39,6 +39,7 @@ class Child:
             "learn": self._batches.learn,
             "keep": self._batches.keep,
             "decode": self._batches.decode,
+            "compute": self._batches.compute,
             "open": self._handlers.open,
             "handle": self._handlers.handle,
             "handle_rows": self._handlers.handle_rows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
@@ -99,6 +99,7 @@ class HandlerSet:
         """Open every handler. Raises HandlerOpenError. `close` then closes those that are open."""
         begun = HandlerPlan(self.configuration, opened=self._opened)
         self._begin_opening(begun)
+        self._start_processes(self._rules)
         for known in self._rules:
             for entry, bound in pairs(known):
                 self._open(begun, entry, bound.objects, 0)
@@ -117,6 +118,7 @@ class HandlerSet:
                 making = self._making(configuration, rule)
                 bound = [self._take(plan, making, entry, free) for entry in rule.handlers]
                 plan.rules.append(BoundRule(rule, bound))
+            self._start_processes(plan.rules)
         except Exception:
             close_all(plan.opened)
             raise
@@ -214,6 +216,15 @@ class HandlerSet:
         if self.processes is not None:
             self.processes.close()
         return clean
+
+    def _start_processes(self, rules: Iterable[BoundRule]) -> None:
+        """Start the child processes also for rules of which they only decode."""
+        if self.processes is None or not any(bound.elsewhere for known in rules for bound in known.bound):
+            return
+        try:
+            self.processes.start()
+        except OSError as error:
+            raise HandlerOpenError(f"lanes.processes cannot be started: {describe(error)}") from error
 
     def _making(self, configuration: Configuration, rule: TableRule) -> Making:
         return Making(configuration, rule, self.processes)
