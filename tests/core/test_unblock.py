@@ -347,31 +347,34 @@ def test_a_handler_that_runs_is_left_alone(start: Start) -> None:
 
 
 class Hanging(Handler):
-    """Row 1 waits, each time that it comes."""
+    """One row waits, each time that it comes."""
 
-    def __init__(self) -> None:
+    def __init__(self, row: int) -> None:
+        self.row = row
         self.applied: list[int] = []
         self.waiting = 0
 
     async def handle(self, batch: Batch) -> None:
         offsets = [change.offset for change in batch.changes]
-        if 1 in offsets:
+        if self.row in offsets:
             self.waiting += 1
             await asyncio.sleep(60)
         self.applied += offsets
 
 
 def test_a_coroutine_that_hangs_is_cancelled(start: Start) -> None:
-    stage, handler = start(lanes=2), Hanging()
-    table, other = unit("orders", awaited(handler), retry=FOR_EVER), unit("items", awaited(Hanging()), lane=1)
-    stage.offer((table, range(3)), (other, [3]))
+    stage, handler, slow = start(lanes=2), Hanging(1), Hanging(3)
+    table = unit("orders", awaited(handler), retry=FOR_EVER)
+    stage.offer((table, range(3)), (unit("items", awaited(slow), lane=1, retry=FOR_EVER), [3]))
     unblock = Unblocked(stage, table, clock=lambda: time.monotonic() * 3)
-    stage.wait(lambda: handler.waiting == 1 and other.at_rest)
+    stage.wait(lambda: handler.waiting == slow.waiting == 1)
     assert unblock.ask(0).result == "handled", "it is the first of the batch, but not what hangs"
     stage.wait(lambda: handler.waiting > 1)
     assert unblock.ask(1).result == "set_aside", "though its last attempt hangs, too"
-    stage.wait(lambda: stage.checkpoint() == Checkpoint(4))
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(3))
     assert handler.applied == [0, 2]
+    assert [call.attempt for call in stage.calls.current().values()] == [1], "another table's is left alone"
+    assert stage.calls.cancel("the test is over")
 
 
 def test_a_batch_that_is_just_tried_again_is_waited_for(start: Start) -> None:
