@@ -37,7 +37,7 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
                 _end_all(target, table, period)
             return "its versions have ended"
         case ddl.RenameTable(to=to) if target.exists(table) and table != target.table(to):
-            _set_aside(target, target.table(to), period)
+            _set_aside(target, to, period)
         case ddl.AddColumn(column=column) if (taken := target.column(table, column.name)) in dropped:
             kept.note_dropped(source, dropped.difference([taken]))
             set_column_aside(target, table, taken)
@@ -68,11 +68,14 @@ def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> Non
     target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {end} < {start}")
 
 
-def _set_aside(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
+def _set_aside(target: Target, source: ddl.TableName, period: tuple[str, str]) -> None:
     """Rename the history of a table that the source has dropped: another table gets its name."""
+    table = target.table(source)
     if period[1] in target.columns(table) and not _has_current(target, table, period):
         free = _free(table.name, lambda one: target.exists(table._replace(name=one)))
-        rename_table(target, table, table._replace(name=free))
+        aside = table._replace(name=free)
+        target.kept.owners(target.naming).note_aside(source, aside)
+        rename_table(target, table, aside)
 
 
 def _has_current(target: Target, table: TargetTable, period: tuple[str, str]) -> bool:

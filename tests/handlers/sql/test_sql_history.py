@@ -209,6 +209,8 @@ def test_a_table_that_gets_a_former_name_leaves_the_ended_history_aside(sql: Sql
             handler.handle(rows)
             assert versions(sql) == [(number, "new", second, None), (9, "later", second + 3, None)]
         assert not sql.has("shop.new")
+        with pytest.raises(Rejected, match=r"old_old of the target holds the rows of (shop|\*)\.old"):
+            handler.handle(orders(insert(90, row(5)), types=TYPES, table="shop.old_old", offset=90))
     assert versions(sql, table="shop.old_old") == [(0, "first", 1, 12)]
     assert versions(sql, table="shop.old_old2") == [(1, "new", 10, 22), (9, "later", 13, 22)]
     assert versions(sql, table="shop.old") == [(2, "new", 20, 32), (9, "later", 23, 32)]
