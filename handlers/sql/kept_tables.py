@@ -27,6 +27,7 @@ NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
 _OF_STATEMENT = -3  # as its shard, or lower: one for each statement of a partition
 _OF_SCHEMA = -3  # as its shard, without a topic
+_OF_DROPPED = -5  # as its shard, without a topic
 _MADE, _KEPT = 1, 0  # as its offset
 _LOCK_SECONDS = 30
 _NO_SUCH_LOCKS = (1105, 1235)
@@ -136,14 +137,32 @@ class Kept:
         self.owners(naming).claim(name, is_there=False)
 
     def note_moved(self, old: TableName, new: TableName) -> None:
-        was_made = self.made(old)
+        was_made, dropped = self.made(old), self.dropped_columns(old)
         self.note_gone(old)
         self.note_gone(new)
         self._note(new, _MADE if was_made else _KEPT)
+        self.note_dropped(new, dropped)
 
     def note_gone(self, name: TableName) -> None:
         """Forget the table. A new table of that name will not be the handler's."""
         self.connection.execute(self.marks.delete().where(self._row_of_table(name)))
+        self.note_dropped(name, ())
+
+    # ---- columns that the source has dropped, and the target keeps
+
+    def dropped_columns(self, name: TableName) -> Sequence[str]:
+        text = self.connection.scalar(
+            sa.select(self.marks.c.seen_columns).where(self._row_of_table(name, _OF_DROPPED))
+        )
+        return [] if text is None else msgspec.json.decode(text, type=list[str])
+
+    def note_dropped(self, name: TableName, columns: Sequence[str]) -> None:
+        """Store these columns in place of earlier ones."""
+        self.connection.execute(self.marks.delete().where(self._row_of_table(name, _OF_DROPPED)))
+        if columns:
+            text = msgspec.json.encode(columns).decode()
+            row = {**self._row(name, _OF_DROPPED, NO_TOPIC), "seen_columns": text}
+            self.connection.execute(self.marks.insert().values(row))
 
     # ---- columns from the schemas of records
 

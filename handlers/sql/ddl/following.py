@@ -18,7 +18,7 @@ from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.sql.ddl.columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl.tables import change_key, create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl.target import Target, TargetTable
-from handlers.sql.ddl.versions import in_history
+from handlers.sql.ddl.versions import in_history, set_column_aside
 from handlers.sql.kept_tables import Kept, Statement
 from handlers.sql.naming import Naming
 
@@ -71,6 +71,8 @@ def apply(
         if begun is None or step >= begun:
             if switch := rules.switch_off(operation):
                 log.info("ddl_switched_off", table=str(own), switch=switch, sql=shown(change.sql))
+                if isinstance(operation, ddl.DropColumn) and period is None:
+                    _note_dropped(target, operation)
                 continue
             refusal = reach.refusal(operation, ours, rules)
             if refusal:
@@ -134,9 +136,29 @@ def _follow(
             owners.note_gone(operation.table)
         case ddl.TruncateTable():
             truncate_table(target, table, change)
+        case ddl.AddColumn(column=column):
+            _set_aside(target, table, operation.table, column.name)
+            _follow_columns(target, table, operation)
+        case ddl.RenameColumn(to=name):
+            _set_aside(target, table, operation.table, name)
+            _follow_columns(target, table, operation)
         case _:
             _follow_columns(target, table, operation)
     return [table]
+
+
+def _note_dropped(target: Target, operation: ddl.DropColumn) -> None:
+    column = target.column(target.table(operation.table), operation.name)
+    if column is not None:
+        dropped = target.kept.dropped_columns(operation.table)
+        target.kept.note_dropped(operation.table, [*dropped, column])
+
+
+def _set_aside(target: Target, table: TargetTable, source: ddl.TableName, name: str) -> None:
+    column, dropped = target.column(table, name), target.kept.dropped_columns(source)
+    if column is not None and column in dropped:
+        set_column_aside(target, table, column)
+        target.kept.note_dropped(source, [one for one in dropped if one != column])
 
 
 def _follow_columns(target: Target, table: TargetTable, operation: ddl.Operation) -> None:

@@ -35,9 +35,14 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
         case ddl.RenameColumn(name=name, to=new) if target.column(table, name) is not None:
             taken = target.column(table, new)
             if taken is not None and taken != target.column(table, name):  # the source has dropped it
-                columns = {one.casefold() for one in target.columns(table)}
-                rename_column(target, table, taken, _free(taken, lambda one: one.casefold() in columns))
+                set_column_aside(target, table, taken)
     return ""
+
+
+def set_column_aside(target: Target, table: TargetTable, column: str) -> None:
+    """Rename a column that the source has dropped, and the target keeps: another one gets its name."""
+    columns = {one.casefold() for one in target.columns(table)}
+    rename_column(target, table, column, _free(column, lambda one: one.casefold() in columns))
 
 
 def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
