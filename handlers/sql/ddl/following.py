@@ -136,13 +136,9 @@ def _follow(
             owners.note_gone(operation.table)
         case ddl.TruncateTable():
             truncate_table(target, table, change)
-        case ddl.AddColumn(column=column):
-            _set_aside(target, table, operation.table, column.name)
-            _follow_columns(target, table, operation)
-        case ddl.RenameColumn(to=name):
-            _set_aside(target, table, operation.table, name)
-            _follow_columns(target, table, operation)
         case _:
+            if isinstance(operation, ddl.AddColumn | ddl.RenameColumn):
+                _set_aside(target, table, operation)
             _follow_columns(target, table, operation)
     return [table]
 
@@ -154,11 +150,12 @@ def _note_dropped(target: Target, operation: ddl.DropColumn) -> None:
         target.kept.note_dropped(operation.table, [*dropped, column])
 
 
-def _set_aside(target: Target, table: TargetTable, source: ddl.TableName, name: str) -> None:
-    column, dropped = target.column(table, name), target.kept.dropped_columns(source)
+def _set_aside(target: Target, table: TargetTable, operation: ddl.AddColumn | ddl.RenameColumn) -> None:
+    name = operation.to if isinstance(operation, ddl.RenameColumn) else operation.column.name
+    column, dropped = target.column(table, name), target.kept.dropped_columns(operation.table)
     if column is not None and column in dropped:
         set_column_aside(target, table, column)
-        target.kept.note_dropped(source, [one for one in dropped if one != column])
+        target.kept.note_dropped(operation.table, [one for one in dropped if one != column])
 
 
 def _follow_columns(target: Target, table: TargetTable, operation: ddl.Operation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -192,6 +193,12 @@ class Target:
 
     def renewed(self, table: TargetTable) -> list[str]:
         return sorted(renewed_columns(self.connection, table.schema, table.name))
+
+    def function(self, call: Callable[..., Any], *columns: str) -> str:
+        """Return an expression that calls a function of Python with columns' values, in SQLite."""
+        driver: Any = self.connection.connection.driver_connection
+        driver.create_function("binlane_called", len(columns), call)
+        return f"binlane_called({', '.join(map(self.quote, columns))})"
 
     def any_row(self, table: TargetTable, where: str) -> bool:
         return (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
-from itertools import count
 
 from handlers.api import Rejected
 from handlers.mysql import ddl
+from handlers.mysql.ddl.rules import free_name
 from handlers.sql.ddl.columns import rename_column
 from handlers.sql.ddl.tables import rename_table
 from handlers.sql.ddl.target import Target, TargetTable
@@ -42,7 +41,7 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
 def set_column_aside(target: Target, table: TargetTable, column: str) -> None:
     """Rename a column that the source has dropped, and the target keeps: another one gets its name."""
     columns = {one.casefold() for one in target.columns(table)}
-    rename_column(target, table, column, _free(column, lambda one: one.casefold() in columns))
+    rename_column(target, table, column, free_name(column, lambda one: one.casefold() in columns))
 
 
 def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
@@ -60,11 +59,5 @@ def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> Non
 def _set_aside(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
     """Rename the history of a table that the source has dropped: another table gets its name."""
     if period[1] in target.columns(table) and not target.any_row(table, f"{target.quote(period[1])} IS NULL"):
-        free = _free(table.name, lambda one: target.exists(table._replace(name=one)))
+        free = free_name(table.name, lambda one: target.exists(table._replace(name=one)))
         rename_table(target, table, table._replace(name=free))
-
-
-def _free(name: str, is_taken: Callable[[str], bool]) -> str:
-    """Return the first free one of NAME_old, NAME_old2, NAME_old3 ..., as in Spark tables."""
-    names = (f"{name}_old{'' if number == 1 else number}" for number in count(1))
-    return next(one for one in names if not is_taken(one))
