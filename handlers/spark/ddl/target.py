@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -290,13 +289,6 @@ class Target:
 def find(columns: Iterable[str], name: str) -> str | None:
     """Return the column in the table's spelling, None if absent. MySQL and Spark ignore case in names."""
     return next((one for one in columns if one.casefold() == name.casefold()), None)
-
-
-def free_name(name: str, is_taken: Callable[[str], bool]) -> str:
-    """Return the first free one of NAME_old, NAME_old2, NAME_old3 ..."""
-    return next(
-        new for number in count(1) if not is_taken(new := f"{name}_old{'' if number == 1 else number}")
-    )
 
 
 _OPERATION = re.compile(r"^(DELETE|UPDATE)|\b(SET TBLPROPERTIES|(?:ADD|DROP) COLUMNS|RENAME COLUMN)\b")

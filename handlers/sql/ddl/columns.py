@@ -17,7 +17,6 @@ from handlers.sql.ddl.rebuilding import declared_types, rebuild
 from handlers.sql.ddl.tables import change_key, number_rows
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import exact, exact_table
-from handlers.sql.target.known_tables import row_id
 from handlers.sql.types.column_types import sql_type
 
 log = get_logger("handlers.sql")
@@ -97,28 +96,19 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
             "ddl_rows_not_computed", table=table.name, column=column.name, expression=column.generated
         )
         return
-    types = target.columns(table)
-    own = target.quote(column.name)
-    if target.family != "sqlite":
+    own, type_ = target.quote(column.name), sql_type(column.type, target.family)
+    if target.family == "sqlite":
+
+        def computed(*values: Any) -> Any:
+            return target.stored(formula.value(dict(zip(formula.columns, values, strict=True))), type_)
+
+        expression = target.function(computed, *formula.columns)
+    else:
+        types = target.columns(table)
         integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
         expression = formula.sql(target.family, integers)
-        sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
-        target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {target.still_null(own)}")
-        return
-    names = ", ".join(target.quote(name) for name in formula.columns)
-    place = row_id(types, "sqlite")
-    rows = target.run(
-        f"SELECT {place}, {names} FROM {target.ref(table)} WHERE {target.still_null(own)}", is_change=False
-    ).all()
-    type_ = sql_type(column.type, "sqlite")
-    changed = []
-    for row in rows:
-        value = formula.value(dict(zip(formula.columns, row[1:], strict=True)))
-        if value is not None:
-            changed.append((target.stored(value, type_), row[0]))
-    if changed:
-        update = f"UPDATE {target.ref(table)} SET {own} = ? WHERE {place} = ?"
-        target.connection.exec_driver_sql(update, changed)
+    sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
+    target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {target.still_null(own)}")
 
 
 def modify_column(target: Target, table: TargetTable, column: Column) -> None:

@@ -103,9 +103,7 @@ def retype_in_sqlite(
             refused[str(value)] = None
             return None
 
-    driver: Any = target.connection.connection.driver_connection
-    driver.create_function("binlane_retyped", 1, retyped)
-    new = f"binlane_retyped({name})"
+    new = target.function(retyped, column)
     if not same:
         rebuild(target, table, types={column: spelled}, values={column: new})
     elif target.any_row(table, f"{name} IS NOT {new}"):
