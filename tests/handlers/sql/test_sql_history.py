@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -382,6 +383,35 @@ def test_spellings_of_one_key_are_one_row(sql: SqlLab) -> None:
         halves = delete(50, row(3), **moved), insert(50, {"id": "3", "name": "b"}, index=1, **moved)
         handler.handle(orders(*halves, types=TYPES, offset=4))
     assert versions(sql, "name", "qty")[2:] == [(3, "a", 1, 10, 50), (3, "b", 1, 50, None)]
+
+
+def test_writers_of_two_topics_never_overlap_a_rows_versions(server: SqlLab) -> None:
+    """A replayed dead letter, beside the worker."""
+    failed: list[BaseException] = []
+
+    def write(topic: str) -> None:
+        with server.handler(mode="history") as handler:
+            for number in range(40):
+                changes = [update(1 + number, row(id_), row(id_, f"{topic} {number}")) for id_ in range(4)]
+                try:
+                    handler.handle(orders(*changes, types=TYPES, topic=topic, offset=4 * number))
+                except BaseException as error:
+                    failed.append(error)
+
+    with server.handler(mode="history") as handler:
+        handler.handle(orders(insert(1, row(0)), types=TYPES))
+    threads = [Thread(target=write, args=(topic,)) for topic in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    found = versions(server)
+    assert len(found) == 1 + 4 * 2 * 40
+    for id_ in range(4):
+        periods = [each[2:] for each in found if each[0] == id_]
+        assert [end for _, end in periods[:-1]] == [start for start, _ in periods[1:]], periods
+        assert periods[-1][1] is None
 
 
 def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:
