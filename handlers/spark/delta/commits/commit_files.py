@@ -16,6 +16,7 @@ from handlers.spark.log.stores.interface import Files
 
 _MOST = 50
 """The most commits that are read. Delta writes a checkpoint after every ten."""
+_MOST_NOTES = 1_000
 
 
 def held_in_files(files: Files, path: str, app_id: str, newest: int | None = None) -> Held | None:
@@ -53,12 +54,17 @@ def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | N
 
 
 def notes_in_files(files: Files, path: str, most: int, newest: int | None = None) -> list[str] | None:
-    """Return the user metadata of the newest `most` commits that have any, newest first. None: ask Spark.
-    `newest`: as in `held_in_files`. Raises what `files` raises."""
+    """Return the user metadata of the newest `most` commits that have any, newest first, and of those before
+    them back to a merge. None: ask Spark. `newest`: as in `held_in_files`. Raises what `files` raises."""
     notes: list[str] = []
+    has_merge = False
     try:
-        for _, commit in islice(_newest_first(files, path, newest), most):
-            notes += [info.user_metadata for info in _infos(commit) if info.user_metadata is not None]
+        for number, (_, commit) in enumerate(_newest_first(files, path, newest)):
+            if number >= (most if has_merge else _MOST_NOTES):
+                break
+            found = [info.user_metadata for info in _infos(commit) if info.user_metadata is not None]
+            has_merge = has_merge or any((read_note(each) or {}).get("segment") for each in found)
+            notes += found
     except Unknown:
         return None
     return notes
