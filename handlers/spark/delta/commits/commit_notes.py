@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from handlers.spark.delta.log_actions import CommitInfo
 from handlers.spark.log.last_seen_table import Held
 
 _MAKES = re.compile("(CREATE|REPLACE|CREATE OR REPLACE) TABLE|CLONE")
@@ -88,17 +89,18 @@ class Restore(NamedTuple):
     """Whether it put another table in this one's place."""
 
 
-def restore(
-    version: int, operation: str | None, parameters: Mapping[str, object] | None, *, is_own: bool = False
-) -> Restore | None:
-    """Return the restore that a commit made. None if it made none. `parameters`: as in Delta's log, numbers
-    as text. `is_own`: binlane made the commit."""
-    if operation == "RESTORE":
-        to = (parameters or {}).get("version")
-        return Restore(version, -1 if to is None else int(str(to)))
-    if not is_own and _MAKES.match(operation or ""):
-        return Restore(version, -1, is_other=True)
-    return None
+def see(table: str, version: int, info: CommitInfo, restores: list[Restore]) -> dict[str, Any] | None:
+    """Return a commit's note, None for another writer's. `restores` gets the restore that it made, after
+    those that came later. Raises LostCommit if they undid the statement of the source that it followed."""
+    note = read_note(info.user_metadata)
+    if info.operation == "RESTORE":
+        to = (info.operation_parameters or {}).get("version")
+        restores.append(Restore(version, -1 if to is None else int(str(to))))
+    elif note is None and _MAKES.match(info.operation or ""):
+        restores.append(Restore(version, -1, is_other=True))
+    elif note is not None and "ddl" in note:  # a table without rows may be replaced
+        check_restores(table, version, [each for each in restores if not each.is_other])
+    return note
 
 
 def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None:
@@ -119,11 +121,3 @@ def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None
                 "of its log, which would be lost. Restore it (RESTORE TABLE delta.`...` TO VERSION AS OF "
                 f"{each.version - 1}); or remove the table with its log, and read the source again"
             )
-
-
-def check_statement(
-    table: str, version: int, note: Mapping[str, Any] | None, restores: Sequence[Restore]
-) -> None:
-    """Check the same for a version that followed a statement of the source, according to its note."""
-    if note is not None and "ddl" in note:  # who replaces a table without rows may start with other columns
-        check_restores(table, version, [each for each in restores if not each.is_other])

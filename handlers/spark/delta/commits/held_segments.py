@@ -9,14 +9,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import (
-    Restore,
-    brought,
-    check_restores,
-    check_statement,
-    read_note,
-    restore,
-)
+from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, see
+from handlers.spark.delta.log_actions import CommitInfo
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.last_seen_table import FOLDER, Held, ToldHeld
 from handlers.spark.log.store_choice import AnySpark, files_for
@@ -111,7 +105,6 @@ def _in_notes(session: SparkSession, ref: TableRef) -> Held | None:
     for last in (_LOOK_BACK, None):  # the whole history may be long
         restores: list[Restore] = []
         for version, note in _notes(session, ref, last, restores):
-            check_statement(str(ref), version, note, restores)
             if (held := brought(note, ref.app_id)) is not None:
                 check_restores(str(ref), version, restores)
                 return held
@@ -163,10 +156,8 @@ def _notes(
     limit = "" if last is None else f" LIMIT {last}"
     history = session.sql(f"DESCRIBE HISTORY {ref.sql}{limit}")
     for row in history.select("version", "operation", "operationParameters", "userMetadata").collect():
-        note = read_note(row.userMetadata)
-        found = restore(row.version, row.operation, row.operationParameters, is_own=note is not None)
-        if found is not None and restores is not None:
-            restores.append(found)
+        info = CommitInfo(row.userMetadata, row.operation, row.operationParameters)
+        note = see(str(ref), row.version, info, [] if restores is None else restores)
         if note is not None:
             yield row.version, note
 
