@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
@@ -99,7 +99,7 @@ class HandlerSet:
         """Open every handler. Raises HandlerOpenError. `close` then closes those that are open."""
         begun = HandlerPlan(self.configuration, opened=self._opened)
         self._begin_opening(begun)
-        self._start_processes(self._rules)
+        self.start_processes()
         for known in self._rules:
             for entry, bound in pairs(known):
                 self._open(begun, entry, bound.objects, 0)
@@ -118,7 +118,7 @@ class HandlerSet:
                 making = self._making(configuration, rule)
                 bound = [self._take(plan, making, entry, free) for entry in rule.handlers]
                 plan.rules.append(BoundRule(rule, bound))
-            self._start_processes(plan.rules)
+            self.start_processes(plan.rules)
         except Exception:
             close_all(plan.opened)
             raise
@@ -217,14 +217,18 @@ class HandlerSet:
             self.processes.close()
         return clean
 
-    def _start_processes(self, rules: Iterable[BoundRule]) -> None:
-        """Start the child processes also for rules of which they only decode."""
-        if self.processes is None or not any(bound.elsewhere for known in rules for bound in known.bound):
+    def start_processes(self, rules: Sequence[BoundRule] = ()) -> None:
+        """Start the child processes, without waiting for them, if these rules (default: the configured ones)
+        need them. Raises HandlerOpenError."""
+        if self.processes is None:
             return
         try:
-            self.processes.start()
+            if any(bound.elsewhere for known in rules or self._rules for bound in known.bound):
+                self.processes.start()
         except OSError as error:
             raise HandlerOpenError(f"lanes.processes cannot be started: {describe(error)}") from error
+        finally:
+            self.processes.need_no_more()
 
     def _making(self, configuration: Configuration, rule: TableRule) -> Making:
         return Making(configuration, rule, self.processes)
