@@ -16,7 +16,7 @@ from offsets.stores.file_format import FileEntry
 from offsets.stores.interface import CheckpointError, OwnStore
 from offsets.stores.kafka import KafkaStore
 from offsets.types import OffsetRange, TopicPartition, count_of
-from worker.commands.output import Output, begin, table_with, wide_console
+from worker.commands.output import begin, table_with, wide_console
 from worker.configuration import Configuration
 from worker.configuration.secrets import Secrets, passwords_in
 from worker.kafka.reading import ReadFault
@@ -59,28 +59,19 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     return 0
 
 
-def move(
-    config: Path, topic: str, partition: int, offset: int | None = None, time: datetime | None = None
-) -> int:
+def move(config: Path, topic: str, partition: int, to: int | datetime) -> int:
     """Move a stopped worker's position in Kafka and in its own store.
 
-    The new position is `offset`, the next to read, or the start of the source's `time`. The journal finds
-    that start, else Kafka does.
+    `to`: the next offset to read, or a time of the source, whose start the journal finds, else Kafka.
 
-    Returns 0; 1 if the group is active or a store cannot be written; 2 unless exactly one of `offset` and
-    `time` is given. Raises ConfigurationError."""
-    if (offset is None) == (time is None):
-        return Output("checkpoint").failed("give either --offset or --time", 2)
+    Returns 0; 1 if the group is active or a store cannot be written. Raises ConfigurationError."""
     configuration, output = begin("checkpoint", config, check_handlers=False)
     place = TopicPartition(topic, partition)
     try:
         with connect(configuration) as cluster:
             beginning, end = cluster.bounds(place)
             cluster.refuse_active_group(place)
-            how = ""
-            if time is not None:
-                offset, how = place_at(cluster, place, time)
-            assert offset is not None  # exactly one of both was given
+            offset, how = (to, "") if isinstance(to, int) else place_at(cluster, place, to)
             if not beginning <= offset <= end:
                 return output.failed(
                     f"{place} has offsets {beginning} to {end}, not {offset}; the position was not changed"
