@@ -211,10 +211,13 @@ class TableSink:
             if isinstance(error, Rejected) and error.at is None and stop > done + 1:
                 # Its rows are tried apart, because perhaps only one of them has such columns.
                 raise Rejected(str(told)) from error
-            if done and self.end.tail.ticket is None:
-                self._work.tell_passed_over(places[done - 1] + 1 - done, anew)
-                raise PartialFailure(places[done - 1] + 1, told) from error
-            raise told from error
+            if not done or self.end.tail.ticket is not None:
+                raise told from error
+            first = places[done - 1] + 1
+            if isinstance(told, Rejected) and told.at != first:
+                raise told from error  # the marks pass over the others; a cause would mean the first one
+            self._work.tell_passed_over(first - done, anew)
+            raise PartialFailure(first, told) from error
 
     def _told(
         self, error: Exception, changes: Sequence[Change], places: Sequence[int], done: int
