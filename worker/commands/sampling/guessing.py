@@ -22,7 +22,7 @@ _SHOWN = 24
 
 
 class GuessError(Exception):
-    """Why the format cannot be guessed, in one sentence without values."""
+    """Why no configuration can be written, in one sentence without values of records."""
 
 
 @dataclass(frozen=True)
