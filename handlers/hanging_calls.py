@@ -8,22 +8,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 Answer = TypeVar("Answer")
 
 _LOOK_SECONDS = 0.05
 
 
-class Waiting(Protocol):
-    """What a thread waits for on the event loop."""
-
-    def stack(self) -> str: ...
-    def cancel(self, reason: str) -> bool: ...
-
-
-beyond: dict[int, Waiting] = {}
-"""Thread -> what it waits for on the event loop."""
+beyond: dict[int, Any] = {}
+"""Thread -> the call (`handlers.coroutines`) for which it waits, on the event loop."""
 
 
 def cancel(threads: Iterable[int], reason: str) -> bool:

@@ -11,7 +11,7 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -46,7 +46,9 @@ class Child:
             "decode_and_handle": self._handlers.decode_and_handle,
             "release": self._handlers.release,
             "status": self._handlers.status,
-            "cancel": self._cancel,
+            "cancel": lambda numbers, reason: cancel(
+                [self._threads.get(each, 0) for each in numbers], reason
+            ),
             "close": self._handlers.close,
             "stack": self._stack,
             "kept": self._batches.count,
@@ -77,10 +79,6 @@ class Child:
         log_to(self.events, configuration.logging.level)
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)  # as in the worker: hardly any record is in a cycle
-
-    def _cancel(self, numbers: Iterable[int], reason: str) -> bool:
-        """Cancel the coroutines of these connections. Returns False if there are none."""
-        return cancel((self._threads.get(number, 0) for number in numbers), reason)
 
     def _stack(self, number: int) -> str:
         """Return the stack of the connection's thread, the innermost call last."""

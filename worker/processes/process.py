@@ -184,10 +184,7 @@ def cancel_beyond(threads: Iterable[int], reason: str) -> bool:
     numbers = defaultdict[Process, list[int]](list)
     for process, number in filter(None, map(asking.get, threads)):
         numbers[process].append(number)
-    asked = [
-        Bounded("cancel-beyond", partial(process.ask, "cancel", own, reason))
-        for process, own in numbers.items()
-    ]
+    asked = [Bounded("cancel", partial(one.ask, "cancel", own, reason)) for one, own in numbers.items()]
     answers = []
     for call in asked:
         with contextlib.suppress(Exception):
