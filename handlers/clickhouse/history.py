@@ -14,6 +14,8 @@ import msgspec
 
 from handlers.clickhouse.client import ClickHouseClient, identifier
 from handlers.clickhouse.writing import OPENED, Line, Table, encoded, held_rows, insert, line_of
+from handlers.http.parts import RowRefused
+from handlers.versioned.memory import Unfit
 from handlers.versioned.row_states import State, in_pieces
 
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
@@ -30,7 +32,7 @@ class _Version(msgspec.Struct):
     end: int | None
     """In milliseconds. None: it is the current one."""
     last: State | None = None
-    """The last change of the batch that opened or ended it."""
+    """The last change of the batch that opened, confirmed or ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,23 @@ class History:
 
         for some, last in in_pieces(states, read):
             known = list(last.values())
-            # Opened ones first: if the server refuses one, the version before it stays the current one.
-            for versions in (_follow(table, some, last), known):
-                lines = [self._line(table, one) for one in versions if one.last is not None]
-                insert(self.client, table, lines, self.most_bytes)
+            opened, ended = (self._lines(table, each) for each in (_follow(table, some, last), known))
+            # If the server refuses an opened one, the version before it stays the current one.
+            insert(self.client, table, opened, self.most_bytes)
+            try:
+                insert(self.client, table, ended, self.most_bytes)
+            except RowRefused as error:
+                why = "it refuses the end of a version that it has accepted, so the row has two current ones"
+                raise Unfit(f"{table.name}: {why}: {error}") from None
 
-    def _line(self, table: Table, version: _Version) -> Line:
-        assert version.last is not None, "only what the batch changes is written"
+    def _lines(self, table: Table, versions: Sequence[_Version]) -> list[Line]:
+        return [self._line(table, one, one.last) for one in versions if one.last is not None]
+
+    def _line(self, table: Table, version: _Version, last: State) -> Line:
         times = [None if at is None else _EPOCH + _MILLISECOND * at for at in (version.start, version.end)]
         own = {**dict(zip(self.period, times, strict=True)), OPENED: version.opened}
-        return line_of(version.last, {**version.values, **encoded(table, own, version.last.at)})
+        is_deleted = last.row is None and last.version == version.opened
+        return line_of(last, {**version.values, **encoded(table, own, last.at)}, is_deleted=is_deleted)
 
     def _last(self, table: Table, states: Sequence[State], most_bytes: int) -> dict[str, _Version]:
         """Return key text -> the row's last version, as it was before the first of these changes.
@@ -86,15 +95,16 @@ class History:
 
 
 def _follow(table: Table, states: Sequence[State], last: dict[str, _Version]) -> list[_Version]:
-    """End the versions of `last` (key text -> the row's last version). Return those that are opened."""
+    """End the versions of `last` (key text -> the row's last version). Return those that are opened.
+
+    A change without effect is written as well: an earlier dead letter loses against it."""
     opened: list[_Version] = []
     for state in states:
         known = last.get(state.text)
         current = known if known is not None and known.end is None else None
-        if current is None and state.row is None:
-            continue
-        values: Mapping[str, bytes] = {} if state.row is None else encoded(table, state.row, state.at)
+        values: Mapping[str, bytes] = encoded(table, state.key if state.row is None else state.row, state.at)
         if current is not None and state.is_snapshot and values.items() <= current.values.items():
+            current.last = state
             continue
         at = state.time
         if known is not None:
@@ -109,6 +119,8 @@ def _follow(table: Table, states: Sequence[State], last: dict[str, _Version]) ->
         if state.row is not None:
             last[state.text] = made = _Version(values, state.version, at, None, state)
             opened.append(made)
+        elif current is None:  # a deleted row, which only dead letters see
+            opened.append(_Version(values, state.version, at, at, state))
     return opened
 
 

@@ -102,6 +102,7 @@ class Tables:
         _check_partitions(place, [name for name, _, is_key, parts, *_ in columns if parts and not is_key])
         told = {own: text for own, *_, made, text in columns if made == "ALIAS" and own.startswith(_MEMORY)}
         others = {name for name, *_, made, _, _ in columns if not _OF_NOW.search(made)}
+        changing = others - {*key, "_source_time_ms"}
         return Table(
             database=names[0],
             table=names[1],
@@ -110,20 +111,21 @@ class Tables:
             key=key,
             added=self._added,
             memory=recalled(place, told),
-            expires_by=_expires_by(engine, others - {*key, "_source_time_ms"}),
+            expires_by=_expires_by(engine, changing if self._history is None else {self._history.period[1]}),
         )
 
     def last_version(self, place: Table) -> int:
         return int(self._client.query(f"SELECT max(_version) FROM {place.sql} FORMAT TSV"))
 
     def lacking(self, place: Table | None, states: Sequence[State], key: Sequence[str]) -> Mapping[str, str]:
+        key = key or (() if place is None else place.memory.key)
         if place is not None and key and sorted(place.key) != sorted(key):
             raise Unfit(
                 f"{place.name} is ordered by {', '.join(place.key)}, but the source's primary key is "
                 f"{', '.join(key)}: ClickHouse cannot change a sorting key. {RENAMED}. Otherwise route the "
                 "table to another one (options database, table), with a new snapshot"
             )
-        if place is not None and any(state.row is None for state in states):
+        if place is not None and (self.keeps_all or any(state.row is None for state in states)):
             self._check_ttl(place)
         known = () if place is None else {*place.columns, *place.computed}
         found: dict[str, str] = {}
@@ -167,9 +169,11 @@ class Tables:
         least = self._options.epoch << EPOCH_BITS
         letters = [state for state in states if self.keeps_all and state.is_letter]
         if letters or len(place.memory.partitions) > 1 or any(state.version <= least for state in states):
+            # A history writes its last change again: a crash may have left a version without its end.
+            later = {state.text: state.version + self.keeps_all for state in states}
             for state, held in last_versions(self._client, place, states):
                 check(state, held)
-                if held.version >= state.version:
+                if held.version >= later[state.text]:
                     late.add(state.text)
         if self._history is None:
             write(self._client, place, states, self._options.max_bytes)
@@ -200,11 +204,12 @@ class Tables:
         return rows
 
     def _check_ttl(self, place: Table) -> None:
-        if place.expires_by and not self.keeps_all:
+        if place.expires_by:
+            way = f"leave deleted rows: ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
             raise Unfit(
-                f"{place.name} has a TTL by {', '.join(place.expires_by)}, which may remove a deleted row "
-                f"before its former versions: they would be there again. Let the TTL leave deleted rows: "
-                f"ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
+                f"{place.name} has a TTL by {', '.join(place.expires_by)}, which may remove a deleted row or "
+                "the end of a version before what it replaces: that would be there again. Let the TTL "
+                f"{way if self._history is None else f'use {self._history.period[0]} instead'}"
             )
 
     def _names(self, database: str, table: str) -> tuple[str, str]:
@@ -253,7 +258,8 @@ def _check_partitions(place: str, others: Sequence[str]) -> None:
 
 
 def _expires_by(engine: str, columns: set[str]) -> list[str]:
-    """Return the columns of the TTLs that remove rows, unless their conditions spare deleted rows.
+    """Return those of the columns by which a TTL removes rows. If `_deleted` is one of them, a condition with
+    it spares deleted rows.
 
     >>> _expires_by("… ORDER BY a TTL a + f(1, g(2)), f(b, 'x') TO DISK 'x' SETTINGS c = 1", {"a", "b", "c"})
     ['a']
@@ -265,8 +271,8 @@ def _expires_by(engine: str, columns: set[str]) -> list[str]:
         rules[-1] += piece
     found = set[str]()
     for rule in (rule for rule in rules if not _MOVING.search(rule)):
-        words = {word.strip("`") for word in _WORD.findall(rule)}
-        found |= {"_deleted"} if _PURGING.search(rule) else set() if "_deleted" in words else words & columns
+        words = {word.strip("`") for word in _WORD.findall(rule)} & columns
+        found |= {"_deleted"} if _PURGING.search(rule) else set() if "_deleted" in words else words
     return sorted(found)
 
 

@@ -26,6 +26,13 @@ def change(second: int, name: str | None, id_: int = 1, **more: Any) -> dict[str
     return {"source_time_ms": 1000 * second, "before": row, "after": row, "op": "update", **more}
 
 
+def letter(database: str, *changes: Any, offset: int) -> Batch:
+    """Replayed."""
+    made = batch(database, *changes, topic="dead", offset=900)
+    made.replay_of = ("cdc", 0, offset)
+    return made
+
+
 def versions(server: ClickHouseServer, database: str) -> list[tuple[Any, ...]]:
     """(id, name, start, end), the times in seconds."""
     found = server.query(
@@ -39,19 +46,82 @@ def test_a_dead_letter_of_a_row_that_has_changed_since_opens_no_version(
     clickhouse: ClickHouseServer, database: str
 ) -> None:
     with handler(clickhouse, mode="history") as it:
-        it.handle(batch(database, change(10, "a"), change(30, "c"), offset=10))
+        it.handle(batch(database, change(10, "a"), {**change(30, "c"), "offset": 12}, offset=10))
         for name, offset, id_ in (("late", 5, 1), ("between", 11, 1), ("other", 12, 2)):
-            letter = batch(database, change(20, name, id_), topic="dead", offset=900)
-            letter.replay_of = ("cdc", 0, offset)
             for _ in range(2):
-                it.handle(letter)
-        it.handle(batch(database, change(40, "d"), offset=12))
+                it.handle(letter(database, change(20, name, id_), offset=offset))
+        it.handle(batch(database, change(40, "d"), offset=13))
     assert versions(clickhouse, database) == [
         (1, "a", 10, 30),
         (1, "c", 30, 40),
         (1, "d", 40, None),
         (2, "other", 20, None),
     ]
+
+
+def test_a_dead_letter_loses_against_changes_without_effect(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), change(10, "x", 2), offset=1))
+        gone, same = change(30, "c", 3, op="delete", after=None), change(30, "a", op="snapshot")
+        it.handle(batch(database, gone, same, change(30, "x", 2, op="delete", after=None), offset=8))
+        it.handle(batch(database, change(40, "x", 2, op="delete", after=None), offset=12))
+        for offset, name, id_ in ((5, "b", 1), (11, "y", 2), (5, "c", 3)):
+            it.handle(letter(database, change(20, name, id_), offset=offset))
+        assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "x", 10, 30)]
+        it.handle(batch(database, change(50, "x", 2), change(50, "c", 3), offset=20))
+    assert versions(clickhouse, database) == [
+        *((1, "a", 10, None), (2, "x", 10, 30)),
+        *((2, "x", 50, None), (3, "c", 50, None)),
+    ]
+
+
+@pytest.mark.parametrize("is_letter", [False, True])
+def test_a_version_whose_end_was_not_written_gets_it(
+    clickhouse: ClickHouseServer, database: str, is_letter: bool
+) -> None:
+    """As after a crash between the two inserts. A server that refuses the end makes its table wait."""
+    changes = change(20, "b"), change(30, "c", offset=5, index=1)
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a")))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK name != 'a' OR __END_AT IS NULL")
+        for _ in range(2):
+            given = letter(database, *changes, offset=5) if is_letter else batch(database, *changes, offset=5)
+            with pytest.raises(Unfit, match="it refuses the end of a version"):
+                it.handle(given)
+            assert [each[3] for each in versions(clickhouse, database)] == [None, 30, None]
+        clickhouse.query(f"ALTER TABLE {database}.t DROP CONSTRAINT c")
+        it.handle(given)
+    assert versions(clickhouse, database) == [(1, "a", 10, 20), (1, "b", 20, 30), (1, "c", 30, None)]
+
+
+@pytest.mark.parametrize("condition", ["", "DELETE WHERE __END_AT IS NOT NULL AND _deleted = 0"])
+def test_a_ttl_that_removes_ends_of_versions_makes_the_table_wait(
+    clickhouse: ClickHouseServer, database: str, condition: str
+) -> None:
+    ttl = f"ALTER TABLE {database}.t MODIFY TTL {{}} + INTERVAL 90 YEAR"
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a")))
+        clickhouse.query(f"{ttl.format('assumeNotNull(__END_AT)')} {condition}")
+        with pytest.raises(Unfit, match=r"a TTL by __END_AT, .* use __START_AT instead"):
+            it.handle(batch(database, change(20, "b"), offset=1))
+        assert versions(clickhouse, database) == [(1, "a", 10, None)]
+        clickhouse.query(ttl.format("__START_AT"))
+        it.handle(batch(database, change(20, "b"), offset=1))
+    assert versions(clickhouse, database) == [(1, "a", 10, 20), (1, "b", 20, None)]
+
+
+@pytest.mark.parametrize("statement", [("truncate", "TRUNCATE TABLE t"), ("ddl", "DROP TABLE t")])
+def test_a_replica_empties_no_history(
+    clickhouse: ClickHouseServer, database: str, statement: tuple[str, str]
+) -> None:
+    op, sql = statement
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a")))
+    with handler(clickhouse, drop_tables=True) as it, pytest.raises(Unfit, match="ordered by id, _opened"):
+        it.handle(batch(database, {"op": op, "sql": sql, "source_time_ms": 20_000}, offset=1))
+    assert versions(clickhouse, database) == [(1, "a", 10, None)]
 
 
 def test_changes_of_a_row_in_two_partitions_are_told(clickhouse: ClickHouseServer, database: str) -> None:
