@@ -170,6 +170,19 @@ def test_a_version_that_the_server_refuses_ends_none(clickhouse: ClickHouseServe
     assert versions(clickhouse, database) == [(1, "a", 10, 30), (1, "c", 30, None)]
 
 
+def test_a_row_that_the_server_refuses_under_a_new_key_stays_under_the_old_one(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    with handler(clickhouse, mode="history", max_bytes=9) as it:
+        it.handle(batch(database, change(10, "a"), change(10, "b", 2)))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK name != 'bad'")
+        half = {"moves_key": True, "offset": 5}
+        gone, made = change(20, "a", op="delete", after=None), change(20, "bad", 3, op="insert")
+        with pytest.raises(Rejected):
+            it.handle(batch(database, change(20, "c", 2), gone | half, made | half | {"index": 1}, offset=4))
+    assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "b", 10, 20), (2, "c", 20, None)]
+
+
 def test_of_changes_at_one_position_the_last_counts(clickhouse: ClickHouseServer, database: str) -> None:
     """A transform may make several of one."""
     with handler(clickhouse, mode="history") as it:
