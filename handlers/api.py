@@ -272,6 +272,12 @@ class Handler:
         """Whether a handler with these options must be in the worker. Default: `in_worker`."""
         return cls.in_worker
 
+    @classmethod
+    def asks_for_rows(cls, options: Mapping[str, Any]) -> bool:
+        """Whether a handler that stays looks at rows only by `handlers.rows.on_rows`. Then child processes
+        decode its batches, and keep their rows."""
+        return False
+
     def open(self, context: HandlerContext) -> Awaitable[None] | None:
         """Called once, before the first batch. The worker stops if it raises, or if it takes longer than
         `context.start_timeout`."""

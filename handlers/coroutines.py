@@ -6,10 +6,11 @@ import asyncio
 import threading
 import time
 import traceback
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache
 from inspect import iscoroutine, iscoroutinefunction
 from typing import Any, TypeVar, cast
@@ -28,30 +29,38 @@ BLOCKED_SECONDS = 1.0
 """An event loop that does nothing else for so long is reported, and again at every doubling."""
 
 
+@dataclass(eq=False)
 class _Call:
     """A coroutine of a handler, and the tasks that it starts. A thread waits for it."""
 
-    def __init__(self, of: Awaited, table: str, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.of = of
-        self.table = table
-        self.ended = threading.Lock()
+    of: Awaited
+    table: str
+    coroutine: Coroutine[Any, Any, Any]
+    loop: asyncio.AbstractEventLoop
+    task: asyncio.Task[Any] | None = None
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Those that run, with the coroutine's own."""
+    cancelled: str = ""
+    """The reason, once it is cancelled."""
+    ended: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
         self.ended.acquire()
-        self.task: asyncio.Task[Any] | None = None
-        self.cancelled = ""
-        """The reason, once it is cancelled."""
-        self.tasks: set[asyncio.Task[Any]] = set()
-        """Those that run, with the coroutine's own."""
-        self._coroutine = coroutine
 
     def start(self) -> None:
         """Called on the loop, in a copy of the waiting thread's context."""
         _present.set(self)  # tasks that the coroutine starts inherit it
-        self.task = asyncio.get_running_loop().create_task(self._coroutine)
+        self.task = self.loop.create_task(self.coroutine)
         self.task.add_done_callback(lambda _: self.ended.release())
 
-    def cancel(self, reason: str) -> None:
-        """Called on the loop, after `start`."""
-        if self.task is not None and self.task.cancel(reason):
+    def cancel(self, reason: str) -> bool:
+        """Cancel it once, if it has a batch. Any thread. Returns whether it has one."""
+        if self.table:
+            self.loop.call_soon_threadsafe(self._cancel, reason)
+        return bool(self.table)
+
+    def _cancel(self, reason: str) -> None:
+        if not self.cancelled and self.task is not None and self.task.cancel(reason):
             self.cancelled = reason
 
     def stack(self) -> str:
@@ -79,8 +88,8 @@ class EventLoop:
 
     def wait_for(self, of: Awaited, table: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run it and return its result, or raise what it raises. `table`: if it handles a batch."""
-        call, thread = _Call(of, table, coroutine), threading.get_ident()
-        self._calls[thread], beyond[thread] = call, call.stack
+        call, thread = _Call(of, table, coroutine, self._loop), threading.get_ident()
+        self._calls[thread] = beyond[thread] = call
         try:
             self._loop.call_soon_threadsafe(call.start)
             call.ended.acquire()
@@ -97,12 +106,6 @@ class EventLoop:
         if cancelled:  # it has caught this, perhaps before its work was done
             raise CancelledError(cancelled)
         return answer
-
-    def cancel(self, of: Awaited, reason: str) -> None:
-        """Cancel the calls in which the handler has a batch."""
-        for call in list(self._calls.values()):
-            if call.of is of and call.table:
-                self._loop.call_soon_threadsafe(call.cancel, reason)
 
     def _run(self) -> None:
         while True:
@@ -178,26 +181,25 @@ class Awaited(Handler):
     def status_of_own(self) -> Mapping[str, Any] | None:
         return self._own.status()
 
-    def cancel(self, reason: str) -> None:
-        """Cancel the calls in which the handler has a batch."""
-        event_loop().cancel(self, reason)
-
     def _wait(self, answer: Any, table: str = "") -> Any:
         return event_loop().wait_for(self, table, answer) if iscoroutine(answer) else answer
 
 
 def awaited(own: AnyHandler) -> AnyHandler:
-    """Return the handler, or what stands for it if it has coroutines. This has `release` and `status` only if
-    the handler has: the worker asks others neither."""
+    """Return the handler, or what stands for it if it has coroutines."""
     if not iscoroutinefunction(own.handle):
         return own
-    methods = {
-        name: method
-        for name, method in (("release", Awaited.release_own), ("status", Awaited.status_of_own))
-        if getattr(type(own), name) is not getattr(Handler, name)
-    }
-    kind: type[Awaited] = type("Awaited", (Awaited,), {"per_lane": own.per_lane, **methods})
+    kind = standing(Awaited, own, release=Awaited.release_own, status=Awaited.status_of_own)
     return cast(AnyHandler, kind(own))
+
+
+def standing(kind: type[Any], own: Handler, **methods: Callable[..., Any]) -> type[Any]:
+    """Return the class of what stands for a handler. It has these methods only if the handler has: the worker
+    asks others neither."""
+    has = {
+        name: one for name, one in methods.items() if getattr(type(own), name) is not getattr(Handler, name)
+    }
+    return type(kind.__name__, (kind,), {"per_lane": own.per_lane, **has})
 
 
 def _task(loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> asyncio.Task[Any]:

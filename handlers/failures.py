@@ -71,6 +71,10 @@ class StopWorker(Exception):
     """Raised by a handler that can never work again (its JVM died). The worker stops with exit code 1."""
 
 
+class RowsLost(Exception):
+    """The child process with the batch's rows has ended (see `handlers.rows.on_rows`). Let it pass."""
+
+
 class AskAgain(Exception):
     """Raised by a handler that accepted the batch but does not know yet whether it is finished.
 

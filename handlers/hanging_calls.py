@@ -7,16 +7,21 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
 Answer = TypeVar("Answer")
 
 _LOOK_SECONDS = 0.05
 
 
-beyond: dict[int, Callable[[], str]] = {}
-"""Thread -> returns the stacks of what it waits for, if that runs on the event loop."""
+beyond: dict[int, Any] = {}
+"""Thread -> the call (`handlers.coroutines`) for which it waits, on the event loop."""
+
+
+def cancel(threads: Iterable[int], reason: str) -> bool:
+    """Cancel the coroutines that have batches of these threads. Returns False if there are none."""
+    return True in [waits.cancel(reason) for waits in filter(None, map(beyond.get, threads))]
 
 
 def stack_of(thread: int) -> str:
@@ -24,7 +29,7 @@ def stack_of(thread: int) -> str:
     frame, waits = sys._current_frames().get(thread), beyond.get(thread)
     if frame is None:
         return ""
-    return "".join(traceback.format_stack(frame)) + (waits() if waits is not None else "")
+    return "".join(traceback.format_stack(frame)) + (waits.stack() if waits is not None else "")
 
 
 class GivenUp(Exception):

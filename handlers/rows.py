@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 from pydantic import Field, model_validator
@@ -39,6 +40,13 @@ def check_all_told(changes: Sequence[Change]) -> None:
     if set(map(_lacks, changes)) - _WHOLE:
         for change in changes:
             check_told(change)
+
+
+def on_rows(changes: Sequence[Change], function: Callable[[Sequence[Change]], Any]) -> Any:
+    """Return `function(changes)`, computed where the rows are: perhaps in a child process (see
+    `Handler.asks_for_rows`). Then the function and its result are pickled. Raises RowsLost."""
+    computed = getattr(changes, "computed", None)
+    return function(changes) if computed is None else computed(function)
 
 
 def is_move(gone: Change, made: Change | None = None) -> bool:

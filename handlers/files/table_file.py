@@ -6,6 +6,7 @@ if it fails, no part stays."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gzip
 import os
@@ -126,7 +127,7 @@ class TableFile:
             return None
         if self._descriptor is not None:
             return self._descriptor if os.fstat(self._descriptor).st_nlink else None
-        descriptor = _open_locked(self._part)
+        descriptor = _locked(self._part)
         if descriptor is None:
             return None
         if os.fstat(descriptor).st_size < self._end:
@@ -150,7 +151,7 @@ class TableFile:
             final = self._folder / f"{moment:{_NAME}}{self._suffix}"
             part = final.with_name(f".{final.name}.part")
             moment += timedelta(microseconds=1)
-            descriptor = None if final.exists() else _create_locked(part)
+            descriptor = None if final.exists() else _locked(part, make=True)
             if descriptor is not None:
                 self._part, self._descriptor, self._end, self._opened = part, descriptor, 0, now
                 return descriptor
@@ -175,7 +176,7 @@ def recover(directory: Path) -> list[Path]:
     An incomplete last line is removed. A file that another worker is writing stays. Raises OSError."""
     finished = []
     for part in sorted(directory.glob("*/*/.*.part")):
-        descriptor = _open_locked(part)
+        descriptor = _locked(part)
         if descriptor is None:
             continue
         try:
@@ -205,41 +206,31 @@ def _latest(folder: Path) -> datetime:
         return datetime.min.replace(tzinfo=UTC)
 
 
-def _create_locked(part: Path) -> int | None:
-    """Create a locked file that survives a crash, and return its descriptor. None if the name is taken."""
+def _locked(part: Path, *, make: bool = False) -> int | None:
+    """Open and lock the file, and return its descriptor. `make`: create it, so that it survives a crash. None
+    if it is gone (`make`: its name is taken), or another worker has it."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
     try:
-        descriptor = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    except FileExistsError:
-        return None
+        descriptor = os.open(part, flags | os.O_CREAT | os.O_EXCL if make else flags, 0o666)
+    except OSError as error:
+        if error.errno == (errno.EEXIST if make else errno.ENOENT):
+            return None
+        raise
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _sync_folder(part.parent)
-        # A worker that recovers files after a crash may have found this one before it was locked.
-        if os.fstat(descriptor).st_nlink:
+        if make:
+            _sync_folder(part.parent)
+        # The previous owner of the lock may have finished the file, or a worker that recovers files after a
+        # crash may have found the new one before it was locked.
+        if part.exists():
             return descriptor
     except BlockingIOError:
         pass
     except BaseException:
         os.close(descriptor)
-        part.unlink(missing_ok=True)
+        if make:
+            part.unlink(missing_ok=True)
         raise
-    os.close(descriptor)
-    return None
-
-
-def _open_locked(part: Path) -> int | None:
-    """Open and lock the file, and return its descriptor. None if it is gone or another worker has it."""
-    try:
-        descriptor = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The previous owner of the lock may have finished the file.
-        if part.exists():
-            return descriptor
-    except BlockingIOError:
-        pass
     os.close(descriptor)
     return None
 

@@ -74,6 +74,12 @@ def _unescaped(found: re.Match[str]) -> str:
     return "'" if character is None else _ESCAPES.get(character, character)
 
 
+def literal(text: str) -> str:
+    """Quote a text, such as a label of an enum."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
 def read_type(text: str) -> MySQLType:
     """Split a type text into its parts. A text that is not a type becomes the name, in lower case."""
     found = _TYPE.fullmatch(text)

@@ -25,6 +25,10 @@ class SparkHandler(Handler):
     function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {"function": ("frame", "batch")}
     in_worker: ClassVar[bool] = True  # one Spark for all tables
 
+    @classmethod
+    def asks_for_rows(cls, options: Mapping[str, Any]) -> bool:
+        return options.get("mode") != "function"
+
     def __init__(self, **options: Any) -> None:
         self._options = SparkOptions.model_validate(options)
         self._open: Lake | FunctionCalls | None = None

@@ -18,6 +18,7 @@ from handlers.sql import folding
 from handlers.sql.ddl import following as ddl
 from handlers.sql.ddl.schemas import SchemaChanged, Schemas
 from handlers.sql.fitting import Fitting, Unfit
+from handlers.sql.kept_tables import NO_TOPIC
 from handlers.sql.marks import Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
@@ -69,6 +70,8 @@ class Applier:
         kept = self._marks.kept(connection)
         source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
         with kept.alone(_source_table(batch)) if folding.has_ddl(batch.changes) else nullcontext():
+            if self._versions is not None:  # no key of the table keeps two topics from one row
+                self._marks.lock(connection, source.table, {(NO_TOPIC, 0)}, shard=source.shard)
             pending = self._marks.pending(connection, source, batch.changes, batch.topic_ids)
             for run in folding.runs(pending.changes, one_by_one=one_by_one):
                 try:

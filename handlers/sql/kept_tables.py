@@ -27,7 +27,7 @@ NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
 _OF_STATEMENT = -3  # as its shard, or lower: one for each statement of a partition
 _OF_SCHEMA = -3  # as its shard, without a topic
-_OF_DROPPED = -4  # as its shard, without a topic
+_OF_DROPPED = -5  # as its shard, without a topic
 _MADE, _KEPT = 1, 0  # as its offset
 _LOCK_SECONDS = 30
 _NO_SUCH_LOCKS = (1105, 1235)
@@ -137,18 +137,18 @@ class Kept:
         self.owners(naming).claim(name, is_there=False)
 
     def note_moved(self, old: TableName, new: TableName) -> None:
-        was_made = self.made(old)
+        was_made, dropped = self.made(old), self.dropped(old)
         self.note_gone(old)
         self.note_gone(new)
         self._note(new, _MADE if was_made else _KEPT)
-        self.note_dropped(new, self.dropped(old))
-        self.note_dropped(old, ())
+        self.note_dropped(new, dropped)
 
     def note_gone(self, name: TableName) -> None:
         """Forget the table. A new table of that name will not be the handler's."""
         self.connection.execute(self.marks.delete().where(self._row_of_table(name)))
+        self.note_dropped(name, ())
 
-    # ---- columns that a history keeps although the source has dropped them
+    # ---- columns that the source has dropped, and the target keeps
 
     def dropped(self, name: TableName) -> frozenset[str]:
         found = sa.select(self.marks.c.seen_columns).where(self._row_of_table(name, _OF_DROPPED))

@@ -199,9 +199,12 @@ class Marks:
         moved = reached(changes, marks, source.shard)
         return Pending(pending, places, moved, has_shards, now, of_former(ids, now))
 
-    def lock(self, connection: sa.Connection, table: str, partitions: set[Partition]) -> None:
-        """Lock the table's marks of these partitions. Other sessions wait until this transaction ends."""
-        self._locked(connection, Source(table, WHOLE), partitions)
+    def lock(
+        self, connection: sa.Connection, table: str, partitions: set[Partition], *, shard: int = WHOLE
+    ) -> None:
+        """Lock the table's marks of these partitions. Other sessions wait until this transaction ends, except
+        those of other shards."""
+        self._locked(connection, Source(table, shard), partitions)
 
     def advance(self, connection: sa.Connection, source: Source, pending: Pending) -> None:
         """Record that this transaction applies the pending changes. All changes before them are applied."""

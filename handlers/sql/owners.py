@@ -51,9 +51,7 @@ class Owners:
             former = [name for name in self.kept() if self._key(self._target(name)) == self._key(target)]
         known, _ = self._owner(target)
         if known is None:
-            owner = msgspec.json.encode([*own, *former]).decode()
-            row = {**_ANYBODY, **_HERE, "source_table": self._key(target), "owner": owner}
-            self.connection.execute(insert_if_missing(self.connection.dialect.name, self.marks), row)
+            self._note(target, [*own, *former])
             known, _ = self._owner(target)  # another session may have claimed it first
         if known is None or _agree(known, own):
             return ""
@@ -73,6 +71,10 @@ class Owners:
         """Record that the target's table of `old` now belongs to `new`."""
         self.note_gone(old)
         self.claim(new, is_there=False)
+
+    def note_aside(self, source: TableName, target: TargetName) -> None:
+        """Record that this table gets the history of a table that the source has dropped."""
+        self._note(target, self.naming.asked(*source))
 
     def note_gone(self, source: TableName) -> None:
         """Record that the target table no longer exists."""
@@ -95,6 +97,11 @@ class Owners:
         return ""
 
     # ---- rows
+
+    def _note(self, target: TargetName, owner: Sequence[str | None]) -> None:
+        text = msgspec.json.encode(owner).decode()
+        row = {**_ANYBODY, **_HERE, "source_table": self._key(target), "owner": text}
+        self.connection.execute(insert_if_missing(self.connection.dialect.name, self.marks), row)
 
     def _owner(self, target: TargetName) -> tuple[Told | None, Sequence[str]]:
         """Return the owner (or None) and the source tables that used the target table before it."""

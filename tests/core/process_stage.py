@@ -23,7 +23,7 @@ __all__ = ["ProcessStage"]
 
 
 class ProcessStage(Stage):
-    """`rules` are all of table rules; their handlers write to `file`."""
+    """`rules` are all of table rules; their handlers write to `file`. With `processes=0`, they are here."""
 
     patience = 30.0  # a process starts in a second, and in many if the machine is busy
 
@@ -59,7 +59,7 @@ class ProcessStage(Stage):
             self.configuration,
             metrics=self.metrics.handlers,
             fail=self.errors.append,
-            processes=self.processes,
+            processes=self.processes if processes else None,
         )
         self.handlers.open()
 

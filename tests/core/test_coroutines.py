@@ -29,7 +29,7 @@ from handlers import (
     TargetUnavailable,
     coroutines,
 )
-from handlers.coroutines import BLOCKED_SECONDS, Awaited, EventLoop, awaited
+from handlers.coroutines import BLOCKED_SECONDS, EventLoop, awaited
 from handlers.logs import get_logger
 from handlers.testing import make_batch, opened
 from offsets.types import Checkpoint
@@ -298,8 +298,7 @@ def test_cancelled_calls_leave_their_batches_unfinished(ends: str) -> None:
     for processor in stage.processors:
         processor.call_off()
     stage.lanes.stop()
-    assert isinstance(own, Awaited)
-    own.cancel("the time is over")
+    assert stage.calls.cancel("the time is over")
     for processor in stage.processors:
         processor.join(10)
         assert not processor.is_alive()

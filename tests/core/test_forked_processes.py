@@ -114,25 +114,15 @@ print(len(forked(2)))
     assert told(program) == ["0"]
 
 
-def test_an_ended_process_is_waited_for_by_several_and_killed_once() -> None:
+def test_a_forked_process_is_killed_once() -> None:
     program = """
-[own] = forked(1)
-try:
-    own.child.wait(0.05)
-except subprocess.TimeoutExpired:
-    print("lives")
-codes = []
-waiting = [threading.Thread(target=lambda: codes.append(own.child.wait())) for _ in range(3)]
-for each in waiting:
-    each.start()
-own.child.kill()
-for each in waiting:
-    each.join()
-own.child.kill()
-own.close()
-print(*codes)
+one = made(0, forked(1)[0])
+one._own.child.kill()
+print(one.how_ended)
+one._own.child.kill()
+one.end()
 """
-    assert told(program) == ["lives", "-9", "-9", "-9"]
+    assert told(program) == ["SIGKILL"]
 
 
 @pytest.mark.parametrize(("kind", "count"), [("InWorker", 0), ("Writing", 2)])

@@ -251,7 +251,8 @@ def test_a_process_forgets_what_is_told_while_another_batch_runs_alone(make: Mak
     own._asked["shop.items"] = time.monotonic()
     with pytest.raises(ProcessAway):
         batches[1].decode(lambda _record, _fault: False)
-    own.survived("shop.items")
+    with own.calling("shop.items"):
+        pass
     assert batches[2].decode(lambda _record, _fault: False) is None
     assert present(stage).ask("kept") == 1
 

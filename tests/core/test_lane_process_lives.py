@@ -21,7 +21,7 @@ from processing import NOW
 from structlog.testing import capture_logs
 
 from handlers.metrics import NO_METRICS
-from worker.processes import process, slot
+from worker.processes import beginning, process, slot
 from worker.processes.events import Listener
 from worker.running.handler_set import HandlerOpenError
 from worker.units.unit import UnitState
@@ -160,7 +160,7 @@ def test_handlers_of_a_replaced_process_are_closed_though_no_other_can_be_starte
     stage = make({"handlers": [writing()]}, processes=1)
     [own], [old] = stage.processes._slots, stage.pids()
     with monkeypatch.context() as patched:
-        patched.setattr(process.subprocess, "Popen", lambda *_, **__: os.open("/none", 0))
+        patched.setattr(beginning.subprocess, "Popen", lambda *_, **__: os.open("/none", 0))
         own.retire()
         stage.wait(lambda: stage.events("close"))
     stage.wait(lambda: stage.pids() not in ([], [old]))

@@ -429,15 +429,10 @@ def test_coroutines_wait_on_the_loop_of_their_process_and_are_cancelled_there(
     for processor in stage.processors:
         processor.call_off()
     stage.lanes.stop()
-    assert stage.handlers.cancel("the time is over")
+    assert stage.calls.cancel("the time is over")
     for processor in stage.processors:
         processor.join(10)
         assert not processor.is_alive()
     assert stage.ids("orders") == [[0, 100, 200]]
     assert stage.ids("items") == [[500, 600, 700]]
     assert orders.error == "CancelledError: the time is over"
-
-
-def test_handlers_without_coroutines_have_nothing_to_cancel(make: Make, writing: Entry) -> None:
-    stage = make({"handlers": [writing()]})
-    assert not stage.handlers.cancel("the time is over")

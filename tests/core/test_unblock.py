@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +17,8 @@ from row_building import row_unit, rows
 from structlog.testing import capture_logs
 from unblock_stage import Hasty, Letters, Unblocked
 
-from handlers import Batch, PartialFailure, Rejected, TargetUnavailable
+from handlers import Batch, Handler, PartialFailure, Rejected, TargetUnavailable
+from handlers.coroutines import awaited
 from offsets.types import Checkpoint
 from worker.attempts.steps import MustHalt, MustWait, SetAside
 from worker.lanes.record_location import set_aside
@@ -338,8 +341,40 @@ def test_a_handler_that_runs_is_left_alone(start: Start) -> None:
     assert "handler h0 for" in answer.message
     assert "cannot be interrupted" in answer.message
     assert "checkpoint set CONFIG --topic cdc.shop --partition 0 --offset 1" in answer.message
+    assert not stage.calls.cancel("the time is over"), "it has no coroutine"
     go_on.set()
     stage.wait(lambda: stage.checkpoint() == Checkpoint(2))
+
+
+class Hanging(Handler):
+    """One row waits, each time that it comes."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        self.applied: list[int] = []
+        self.waiting = 0
+
+    async def handle(self, batch: Batch) -> None:
+        offsets = [change.offset for change in batch.changes]
+        if self.row in offsets:
+            self.waiting += 1
+            await asyncio.sleep(60)
+        self.applied += offsets
+
+
+def test_a_coroutine_that_hangs_is_cancelled(start: Start) -> None:
+    stage, handler, slow = start(lanes=2), Hanging(1), Hanging(3)
+    table = unit("orders", awaited(handler), retry=FOR_EVER)
+    stage.offer((table, range(3)), (unit("items", awaited(slow), lane=1, retry=FOR_EVER), [3]))
+    unblock = Unblocked(stage, table, clock=lambda: time.monotonic() * 3)
+    stage.wait(lambda: handler.waiting == slow.waiting == 1)
+    assert unblock.ask(0).result == "handled", "it is the first of the batch, but not what hangs"
+    stage.wait(lambda: handler.waiting > 1)
+    assert unblock.ask(1).result == "set_aside", "though its last attempt hangs, too"
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(3))
+    assert handler.applied == [0, 2]
+    assert [call.attempt for call in stage.calls.current().values()] == [1], "another table's is left alone"
+    assert stage.calls.cancel("the test is over")
 
 
 def test_a_batch_that_is_just_tried_again_is_waited_for(start: Start) -> None:

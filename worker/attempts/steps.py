@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Literal, Protocol, TypeVar
 
 from handlers import Batch, Handler, TargetUnavailable
+from handlers.failures import RowsLost
 from worker.attempts.limit import Limit
 from worker.configuration import TableRule
 
@@ -39,7 +40,7 @@ class MustWait(Exception):
         self.wait = wait
 
 
-class ProcessDied(Exception):
+class ProcessDied(RowsLost):
     """A child process ended while it ran this batch alone: that is a failed attempt."""
 
 

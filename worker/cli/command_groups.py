@@ -106,7 +106,7 @@ def checkpoint_set(
     """Move a stopped worker's position, in every store."""
     if (offset is None) == (time is None):
         raise typer.BadParameter("give either --offset or --time")
-    return call("checkpoint:move", config, topic, partition, offset, None if time is None else time_of(time))
+    return call("checkpoint:move", config, topic, partition, offset if time is None else time_of(time))
 
 
 @checkpoint.command("copy")

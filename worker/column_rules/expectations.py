@@ -47,9 +47,8 @@ class Expectations:
         """Return what the changes of one record do not meet."""
         found: dict[str, str] = {}
         for change in changes:
-            row = change.after
-            is_judged = change.op in ("insert", "update", "snapshot") and row is not None
-            if row is None or not is_judged or (self._deleted and row.get(self._deleted) is not None):
+            row, is_judged = change.after or {}, change.op in ("insert", "update", "snapshot")
+            if not is_judged or (self._deleted and row.get(self._deleted) is not None):
                 continue
             for name in self._rules:
                 if name not in found and (why := self._why_unmet(name, change)):

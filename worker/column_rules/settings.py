@@ -116,9 +116,8 @@ def _added(value: object) -> Any:
     return value
 
 
-Added = Annotated[
-    Any, PlainValidator(_added), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})
-]
+_TEXT_OR_MAPPING = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})
+Added = Annotated[Any, PlainValidator(_added), _TEXT_OR_MAPPING]
 
 
 def _filter(value: object) -> str:
@@ -146,7 +145,7 @@ class ExpectRule(Section):
 Expectation = Annotated[
     ExpectRule,
     BeforeValidator(lambda value: {"check": value} if isinstance(value, str) else value),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+    _TEXT_OR_MAPPING,
 ]
 
 
@@ -187,29 +186,22 @@ class ColumnRules(Section):
             raise _refused("include and exclude cannot be combined: remove one of the two")
         for key in ("include", "exclude", "rename", "mask", "cast", "add"):
             _refuse_twice(key, getattr(self, key) or ())
-        left_out, masked = folded_all(self.exclude), folded_all(self.mask)
-        included = None if self.include is None else folded_all(self.include)
+        masked = folded_all(self.mask)
         for key in ("rename", "mask", "cast"):
             for name in getattr(self, key):
-                low = folded(name)
-                if low in left_out:
-                    raise _refused(f"{key} names {name}, which exclude leaves out: remove one of the two")
-                if included is not None and low not in included:
-                    raise _refused(
-                        f"{key} names {name}, which include leaves out: add it there, or remove it"
-                    )
-                if key == "cast" and low in masked:
+                if where := self._leaves_out(name):
+                    raise _refused(f"{key} names {name}, which {where} leaves out: change one of the two")
+                if key == "cast" and folded(name) in masked:
                     raise _refused(f"mask and cast both name {name}: the mask sets the type; remove one")
         _refuse_twice("rename and add give", [*self.rename.values(), *self.add])
         own = folded_all(self.add) - folded_all(self.rename)
         for added, expression in self.expressions.items():
             for name in expression.columns:
-                low = folded(name)
-                if low in left_out or low in masked or (included is not None and low not in included):
+                if self._leaves_out(name) or folded(name) in masked:
                     raise _refused(
                         f"add: {added} reads {name}, which is left out or masked: it would show its values"
                     )
-                if low in own:
+                if folded(name) in own:
                     raise _refused(f"add: {added} reads {name}, which add itself adds: give it another name")
         return self
 
@@ -227,10 +219,13 @@ class ColumnRules(Section):
             return None
         if low in renamed:
             return f"which columns.rename gives the name {renamed[low]}"
-        is_left_out = low in folded_all(self.exclude) or (
-            self.include is not None and low not in folded_all(self.include)
-        )
-        return "which columns leaves out" if is_left_out else None
+        return "which columns leaves out" if self._leaves_out(column) else None
+
+    def _leaves_out(self, column: str) -> str:
+        """Return the key that leaves the column out; empty if none does."""
+        if self.include is not None and folded(column) not in folded_all(self.include):
+            return "include"
+        return "exclude" if folded(column) in folded_all(self.exclude) else ""
 
     @property
     def unkeyed(self) -> Iterator[str]:
@@ -252,9 +247,7 @@ class ColumnRules(Section):
 
     @property
     def is_empty(self) -> bool:
-        return self.include is None and not (
-            self.exclude or self.rename or self.mask or self.cast or self.add
-        )
+        return self == ColumnRules()
 
 
 def _refused(sentence: str) -> PydanticCustomError:

@@ -46,8 +46,7 @@ def compiled(  # noqa: PLR0911 - one return for each kind
             return _case(tree, own, condition)
     if (function := _function_of(tree)) is None:
         return condition(tree, own)
-    names = ("this", "expression")
-    parts = tree.flatten() if kind == "DPipe" else filter(None, map(tree.args.get, names))
+    parts = tree.flatten() if kind == "DPipe" else filter(None, map(tree.args.get, ("this", "expression")))
     return _strict(function, *(compiled(one, own, condition) for one in parts))
 
 

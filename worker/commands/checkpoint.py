@@ -16,12 +16,13 @@ from offsets.stores.file_format import FileEntry
 from offsets.stores.interface import CheckpointError, OwnStore
 from offsets.stores.kafka import KafkaStore
 from offsets.types import OffsetRange, TopicPartition, count_of
-from worker.commands.output import Output, begin, table_with, wide_console
+from worker.commands.output import begin, table_with, wide_console
 from worker.configuration import Configuration
 from worker.configuration.secrets import Secrets, passwords_in
+from worker.kafka.reading import ReadFault
 from worker.partitions.journaling import place_at, time_text
 from worker.partitions.own_store import store_at
-from worker.partitions.stored_positions import Cluster, Position, PositionError, connect
+from worker.partitions.stored_positions import Cluster, Position, connect
 
 
 def show(config: Path, as_json: bool = False, history: int = 0) -> int:
@@ -38,7 +39,7 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
             warnings += cluster.own.warnings
             own = cluster.own
             units = {each.partition: _history(cluster, each.partition, history) for each in positions}
-    except (CheckpointError, JournalError, PositionError) as error:
+    except (CheckpointError, JournalError, ReadFault) as error:
         return output.failed(error)
     if as_json:
         shown = _as_json(configuration, own, positions, warnings)
@@ -58,28 +59,19 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     return 0
 
 
-def move(
-    config: Path, topic: str, partition: int, offset: int | None = None, time: datetime | None = None
-) -> int:
+def move(config: Path, topic: str, partition: int, to: int | datetime) -> int:
     """Move a stopped worker's position in Kafka and in its own store.
 
-    The new position is `offset`, the next to read, or the start of the source's `time`. The journal finds
-    that start, else Kafka does.
+    `to`: the next offset to read, or a time of the source, whose start the journal finds, else Kafka.
 
-    Returns 0; 1 if the group is active or a store cannot be written; 2 unless exactly one of `offset` and
-    `time` is given. Raises ConfigurationError."""
-    if (offset is None) == (time is None):
-        return Output("checkpoint").failed("give either --offset or --time", 2)
+    Returns 0; 1 if the group is active or a store cannot be written. Raises ConfigurationError."""
     configuration, output = begin("checkpoint", config, check_handlers=False)
     place = TopicPartition(topic, partition)
     try:
         with connect(configuration) as cluster:
             beginning, end = cluster.bounds(place)
             cluster.refuse_active_group(place)
-            how = ""
-            if time is not None:
-                offset, how = place_at(cluster, place, time)
-            assert offset is not None  # exactly one of both was given
+            offset, how = (to, "") if isinstance(to, int) else place_at(cluster, place, to)
             if not beginning <= offset <= end:
                 return output.failed(
                     f"{place} has offsets {beginning} to {end}, not {offset}; the position was not changed"
@@ -92,7 +84,7 @@ def move(
                 cluster.journal.append([Entry(place, offset, None, topic_id, moved=True)])
     except JournalError as error:
         output.failed(f"the position was moved, but the journal could not record this: {error}")
-    except (CheckpointError, PositionError) as error:
+    except (CheckpointError, ReadFault) as error:
         return output.failed(error)
     return 0
 
@@ -124,7 +116,7 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
             print(output.clean(_copy(ends[0], ends[1], partitions, replace=replace)))
     except ValueError as error:
         return output.failed(f"not kafka, a folder or a database URL: {error}")
-    except (CheckpointError, PositionError) as error:
+    except (CheckpointError, ReadFault) as error:
         return output.failed(error)
     return 0
 

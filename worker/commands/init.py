@@ -47,10 +47,6 @@ _MOST = 500
 _ANY = Guess("canal", ("any.table",), {}, 0, 0)
 
 
-class InitError(Exception):
-    """Why no configuration can be written, in one sentence."""
-
-
 @dataclass(frozen=True)
 class _Wanted:
     """What the file is about."""
@@ -83,7 +79,7 @@ def init(file: Path, *, url: str | None, properties: Sequence[str], **given: str
         output = Output("init", _loaded(text, file).secrets.redact)
         with file.open("x", encoding="utf-8") as written:
             written.write(text)
-    except (InitError, GuessError) as error:
+    except GuessError as error:
         return output.failed(error)
     except OSError as error:
         return output.failed(f"{file} cannot be written ({error.strerror})")
@@ -102,20 +98,20 @@ def init(file: Path, *, url: str | None, properties: Sequence[str], **given: str
 
 def _refuse_present(file: Path) -> None:
     if file.exists():
-        raise InitError(f"{file} exists already, and is not changed: choose another name")
+        raise GuessError(f"{file} exists already, and is not changed: choose another name")
 
 
 def _known(handler: str) -> str:
     if handler not in _HANDLERS:
         near = nearest(handler, _HANDLERS)
         hint = f"; nearest: {near}" if near else ""
-        raise InitError(f"--handler: found {handler}; allowed: {', '.join(_HANDLERS)}{hint}")
+        raise GuessError(f"--handler: found {handler}; allowed: {', '.join(_HANDLERS)}{hint}")
     return handler
 
 
 def _asked(what: str, option: str, default: str | None) -> str:
     if not sys.stdin.isatty():
-        raise InitError(f"{option} is missing, and there is no terminal to ask")
+        raise GuessError(f"{option} is missing, and there is no terminal to ask")
     return str(typer.prompt(what, default=default))
 
 
@@ -124,30 +120,30 @@ def _properties(properties: Sequence[str], url: str | None) -> dict[str, str]:
     found = dict(one.partition("=")[::2] for one in properties)
     for name, value in found.items():
         if not name or not value:
-            raise InitError("--property: write NAME=VALUE, such as sasl.mechanism=PLAIN")
+            raise GuessError("--property: write NAME=VALUE, such as sasl.mechanism=PLAIN")
         if is_secret_key(name) and "${" not in value:
-            raise InitError(
+            raise GuessError(
                 f"--property {name}: the file would contain the secret: write '{name}=${{NAME}}' with the "
                 "name of a variable, or '${file:/run/secrets/name}'"
             )
     if any("${" not in password for password in passwords_in(url or "")):
-        raise InitError("--url: the file would contain the password: write '${NAME}' in its place")
+        raise GuessError("--url: the file would contain the password: write '${NAME}' in its place")
     return found
 
 
 def _look(configuration: Configuration, topic: str) -> Guess:
     kafka, found, *_ = (*reach_kafka(configuration), None)
     if kafka is not None and kafka.error is not None:
-        raise InitError(f"{kafka.target}: {kafka.error}")
+        raise GuessError(f"{kafka.target}: {kafka.error}")
     if found is not None and found.error is not None:
         metadata = cluster_metadata(admin_settings(configuration.kafka), KAFKA_SECONDS, SILENT)
         names = sorted(name for name in metadata.topics if not name.startswith("__"))
         near = nearest(topic, names)
         shown = ", ".join(([near] if near else []) + [name for name in names if name != near][:20])
-        raise InitError(f"topic {topic}: {found.error}; the brokers have: {shown or 'none'}")
+        raise GuessError(f"topic {topic}: {found.error}; the brokers have: {shown or 'none'}")
     records = _first_records(configuration, topic)
     if not records:
-        raise InitError(f"topic {topic} has no records, and only records say what they are: send some first")
+        raise GuessError(f"topic {topic} has no records, and only records say what they are: send some first")
     return guessed(records, topic, Untold(()))
 
 
@@ -159,7 +155,7 @@ def _loaded(text: str, file: Path) -> Configuration:
             written.write(text)
         return load(Path(name))
     except ConfigurationError as error:
-        raise InitError("; ".join(str(fault).replace(name, str(file)) for fault in error.faults)) from None
+        raise GuessError("; ".join(str(fault).replace(name, str(file)) for fault in error.faults)) from None
     finally:
         Path(name).unlink()
 
@@ -224,5 +220,5 @@ def _first_records(configuration: Configuration, topic: str) -> list[Record]:
             found = (record for *_, record in read_between(consumer, begins, ends) if record is not None)
             records += islice(found, _MOST)
     except ReadFault as fault:
-        raise InitError(str(fault)) from None
+        raise GuessError(str(fault)) from None
     return records

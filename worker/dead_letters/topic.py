@@ -6,19 +6,18 @@ import contextlib
 from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime
 
-import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from handlers.kafka.librdkafka import closed_in_time
 from offsets.finished.reading import covered
 from offsets.stores.interface import CheckpointError
-from offsets.stores.kafka import CommitTexts, commit_now, load_committed, text_of
+from offsets.stores.kafka import CommitTexts, commit_now, load_committed
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration
 from worker.dead_letters.record import DeadLetter, read_letter
 from worker.kafka.connection import KAFKA_SECONDS
-from worker.kafka.reading import ReadFault, bounds_of, connected, read_between
+from worker.kafka.reading import ReadFault, at_times, bounds_of, connected, read_between
 
 
 @contextlib.contextmanager
@@ -59,7 +58,10 @@ class DeadLetterTopic:
         """Yield all present letters, in order for each partition. `since`: by Kafka's time of a letter."""
         begins = {partition: first for partition, (first, end) in self._bounds.items() if first < end}
         if since is not None:
-            begins = self._at(since, begins)
+            found = at_times(self._consumer, dict.fromkeys(begins, since))
+            begins = {
+                place: max(offset, begins[place]) for place, offset in found.items() if offset is not None
+            }
         yield from self._letters(begins)
 
     def read_new(self) -> Iterator[DeadLetter]:
@@ -110,20 +112,6 @@ class DeadLetterTopic:
         except CheckpointError as error:
             raise ReadFault(str(error)) from None
         return {place: each.checkpoint for place, each in known.items()}
-
-    def _at(self, since: datetime, begins: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        asked = [confluent_kafka.TopicPartition(*place, int(since.timestamp() * 1000)) for place in begins]
-        try:
-            found = self._consumer.offsets_for_times(asked, timeout=KAFKA_SECONDS) if asked else []
-        except KafkaException as error:
-            raise ReadFault(f"cannot look up {since.isoformat()}: {text_of(error)}") from None
-        places = {TopicPartition(each.topic, each.partition): each.offset for each in found}
-        # A negative offset: no record is that new.
-        return {
-            place: max(offset, begins[place])
-            for place, offset in places.items()
-            if 0 <= offset < self._bounds[place][1]
-        }
 
     def _letters(self, begins: dict[TopicPartition, int]) -> Generator[DeadLetter]:
         ends = {place: self._bounds[place][1] for place in begins}

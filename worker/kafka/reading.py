@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping
+from datetime import datetime
 from typing import Any, cast
 
 import confluent_kafka
@@ -55,6 +56,28 @@ def bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     """Return a partition's first offset, and its end. Raises KafkaException."""
     asked = confluent_kafka.TopicPartition(*place)
     return consumer.get_watermark_offsets(asked, timeout=KAFKA_SECONDS)
+
+
+def at_times(
+    consumer: Consumer, moments: Mapping[TopicPartition, datetime]
+) -> dict[TopicPartition, int | None]:
+    """Return the first record of each partition whose Kafka timestamp is at or after its moment. None: no
+    record is that new. Raises ReadFault."""
+    asked = [
+        confluent_kafka.TopicPartition(*place, int(moment.timestamp() * 1000))
+        for place, moment in moments.items()
+    ]
+    try:
+        found = consumer.offsets_for_times(asked, timeout=KAFKA_SECONDS) if asked else []
+    except KafkaException as error:
+        raise ReadFault(f"cannot look up offsets by time: {text_of(error)}") from None
+    for each in found:
+        if each.error is not None:
+            raise ReadFault(f"cannot look up {each.topic}[{each.partition}]: {each.error.str()}")
+    return {
+        TopicPartition(each.topic, each.partition): each.offset if each.offset >= 0 else None
+        for each in found
+    }
 
 
 def read_between(

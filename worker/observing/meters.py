@@ -7,7 +7,6 @@ import itertools
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import prometheus_client
 from prometheus_client import Counter, Gauge
@@ -42,37 +41,23 @@ class HandlerTimes:
         row[bisect_left(BOUNDS, seconds)] += 1
         row[_BUCKETS] += seconds
 
-    def add(self, other: HandlerTimes) -> None:
-        """Add the counts of `other`, which must no longer be written to. Only for the owning thread."""
-        for handler, row in other.read().items():
-            known = self._rows.get(handler)
-            self._rows[handler] = row if known is None else [a + b for a, b in zip(known, row, strict=True)]
-
     def read(self) -> dict[str, list[float]]:
         """Return a copy of the rows: {handler: [count of each bucket ..., sum of seconds]}."""
         return {handler: row.copy() for handler, row in self._rows.copy().items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """`counts` has one count per bucket (not cumulative). `total` is the sum of all seconds."""
-
-    counts: tuple[int, ...]
-    total: float
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        """Return Prometheus's form: (upper bound, calls that took at most that long), `+Inf` last."""
-        return list(zip((*map(str, BOUNDS), "+Inf"), itertools.accumulate(self.counts), strict=True))
-
-
-def merge(parts: Iterable[HandlerTimes]) -> dict[str, Histogram]:
-    """Add up the times of all threads, by handler."""
-    sums = HandlerTimes()
+def merge(parts: Iterable[HandlerTimes]) -> dict[str, tuple[list[tuple[str, float]], float]]:
+    """Add up the times of all threads. Return by handler, in Prometheus's form: (upper bound, calls that took
+    at most that long), `+Inf` last; and the sum of all seconds."""
+    rows: dict[str, list[float]] = {}
     for part in parts:
-        sums.add(part)
+        for handler, row in part.read().items():
+            known = rows.get(handler)
+            rows[handler] = row if known is None else [a + b for a, b in zip(known, row, strict=True)]
+    bounds = (*map(str, BOUNDS), "+Inf")
     return {
-        handler: Histogram(tuple(int(count) for count in row[:_BUCKETS]), row[_BUCKETS])
-        for handler, row in sorted(sums.read().items())
+        handler: (list(zip(bounds, itertools.accumulate(row[:_BUCKETS]), strict=True)), row[_BUCKETS])
+        for handler, row in sorted(rows.items())
     }
 
 
@@ -106,13 +91,6 @@ def family(name: str, *values: tuple[Sequence[str], float | None]) -> CounterMet
     return made
 
 
-def families(meter: Meter) -> Iterator[Metric]:
-    """Yield the meter's families without the library's `_created` series, which nobody needs."""
-    for found in meter.collect():
-        found.samples = [sample for sample in found.samples if not sample.name.endswith("_created")]
-        yield found
-
-
 class TableLabels:
     """Limits the values of the label `table` across all metrics that have it.
 
@@ -125,6 +103,15 @@ class TableLabels:
         self._last = ""
         self._over = False
         self._lock = threading.Lock()  # guards all fields above; membership may be read without it
+
+    def families(self, meters: Iterable[Meter]) -> Iterator[Metric]:
+        """Yield the meters' families, folded, without the library's `_created` series, which nobody needs."""
+        for each in meters:
+            for found in each.collect():
+                found.samples = [one for one in found.samples if not one.name.endswith("_created")]
+                if isinstance(each, Counter) and all(one.labels.keys() == {"table"} for one in found.samples):
+                    found.samples = self.fold(found.samples)
+                yield found
 
     def label(self, table: str) -> str:
         if table in self._names:

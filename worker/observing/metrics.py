@@ -129,8 +129,8 @@ class Metrics(Collector):
             parts = list(self._times.values())
         entry = definition("binlane_handler_seconds")
         times = HistogramMetricFamily(entry.family, entry.help, labels=entry.labels)
-        for handler, histogram in meters.merge(parts).items():
-            times.add_metric([handler], histogram.cumulative(), histogram.total)
+        for handler, (buckets, seconds) in meters.merge(parts).items():
+            times.add_metric([handler], buckets, seconds)
             self.count("binlane_handler_failures_total", handler, amount=0)
         yield times
 
@@ -153,11 +153,7 @@ class Metrics(Collector):
             yield from of_status(look, self.tables)
         yield from self.handlers.collect(status.handlers if status is not None else ())
 
-        for name, counter in self._meters.items():
-            for found in meters.families(counter):
-                if name in _BY_TABLE:
-                    found.samples = self.tables.fold(found.samples)
-                yield found
+        yield from self.tables.families(self._meters.values())
 
     def _set(self, metric: str, value: float, *labels: str) -> None:
         gauge = self._meters[metric]

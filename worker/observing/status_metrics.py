@@ -11,7 +11,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from worker.observing.meters import Combine, Meter, TableLabels, families, family, meter
+from worker.observing.meters import Combine, Meter, TableLabels, family, meter
 from worker.observing.metric_definitions import definition
 from worker.observing.overview.figures import handled_tables
 from worker.observing.overview.pace import drain_seconds, empty_seconds
@@ -190,11 +190,7 @@ class HandlerMeters:
             yield _spark_up(of_spark)
         with self._lock:
             meters = list(self._meters.values())
-        for each in meters:
-            for found in families(each):
-                if isinstance(each, Counter) and found.samples and "table" in found.samples[0].labels:
-                    found.samples = self._tables.fold(found.samples)
-                yield found
+        yield from self._tables.families(meters)
 
     def _gauge(
         self, statuses: Iterable[Mapping[str, Any]], metric: str, key: str, combine: Combine

@@ -75,7 +75,7 @@ def place_at(cluster: Cluster, partition: TopicPartition, moment: datetime) -> t
     """Return the next offset to read for a time, and a text about whose time that is and what it means. All
     changes that happened at `moment` or later are from there on, and few earlier ones.
 
-    Raises PositionError: the partition does not exist, or Kafka does not answer."""
+    Raises ReadFault: the partition does not exist, or Kafka does not answer."""
     beginning, end = cluster.bounds(partition)
     found, why = _in_journal(cluster, partition, moment)
     if found is not None and found.offset > end:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -22,14 +21,10 @@ from offsets.topic_ids import TopicIds
 from offsets.types import Checkpoint, TopicPartition
 from worker.configuration import Configuration
 from worker.kafka.connection import KAFKA_SECONDS
-from worker.kafka.reading import ReadFault, bounds, connected
+from worker.kafka.reading import ReadFault, at_times, bounds, connected
 from worker.partitions.own_store import journal_of, own_store, worded
 
 _AGAIN_SECONDS = 0.2
-
-
-class PositionError(Exception):
-    """One sentence for people: what cannot be shown or moved, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +51,8 @@ class Position:
 def connect(configuration: Configuration) -> Iterator[Cluster]:
     """Open Kafka and the own store for the configuration's group.
 
-    Raises PositionError: Kafka cannot be reached, or rejects the credentials."""
-    try:
-        cluster = Cluster(configuration, *connected(configuration))
-    except ReadFault as fault:
-        raise PositionError(str(fault)) from None
+    Raises ReadFault: Kafka cannot be reached, or rejects the credentials."""
+    cluster = Cluster(configuration, *connected(configuration))
     try:
         yield cluster
     finally:
@@ -103,7 +95,7 @@ class Cluster:
     def positions(self) -> list[Position]:
         """Return the position of every partition of the configured topics, ascending.
 
-        Raises CheckpointError: a store cannot be read; PositionError: Kafka does not answer."""
+        Raises CheckpointError: a store cannot be read; ReadFault: Kafka does not answer."""
         partitions = self.partitions()
         topics = {place.topic for place in partitions}
         in_file = self.own.load_entries(partitions)
@@ -126,7 +118,7 @@ class Cluster:
             self.own,
         )
         moments = {at: start.offset for at, start in starts.items() if isinstance(start.offset, datetime)}
-        times = self._at_times(moments)
+        times = at_times(self._consumer, moments)
         positions = []
         for partition, start in starts.items():
             beginning, end = bounds[partition]
@@ -158,25 +150,25 @@ class Cluster:
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """Return the first offset that Kafka still has, and that of the next record to be written.
 
-        Raises PositionError: the partition does not exist, or Kafka does not answer."""
+        Raises ReadFault: the partition does not exist, or Kafka does not answer."""
         topic, number = partition
         known = self._partitions(topic)
         if number not in known:
             what = f"its partitions are 0 to {known[-1]}" if known else "there is no such topic"
-            raise PositionError(f"topic {topic} has no partition {number}: {what}")
+            raise ReadFault(f"topic {topic} has no partition {number}: {what}")
         try:
             return bounds(self._consumer, partition)
         except KafkaException as error:
-            raise PositionError(f"cannot see which offsets {partition} has: {text_of(error)}") from None
+            raise ReadFault(f"cannot see which offsets {partition} has: {text_of(error)}") from None
 
     def at_time(self, partition: TopicPartition, moment: datetime) -> int | None:
         """Return the first record whose Kafka timestamp is at or after `moment`, or None.
 
-        Raises PositionError: Kafka does not answer."""
-        return self._at_times({partition: moment})[partition]
+        Raises ReadFault: Kafka does not answer."""
+        return at_times(self._consumer, {partition: moment})[partition]
 
     def refuse_active_group(self, partition: TopicPartition) -> None:
-        """Raise PositionError if the group has members, CheckpointError if Kafka does not answer."""
+        """Raise ReadFault if the group has members, CheckpointError if Kafka does not answer."""
         # Waits until the group's coordinator is available. Describing the group does not.
         self.kafka.load_committed([partition])
         end = time.monotonic() + KAFKA_SECONDS
@@ -190,13 +182,13 @@ class Cluster:
                 if code == KafkaError.GROUP_ID_NOT_FOUND:
                     return
                 if code not in COORDINATOR_BUSY or time.monotonic() >= end:
-                    raise PositionError(
+                    raise ReadFault(
                         f"cannot see whether group {self._group} is active: {text_of(error)}"
                     ) from None
                 time.sleep(_AGAIN_SECONDS)
         if members:
             names = sorted({f"{each.client_id} at {each.host.lstrip('/')}" for each in members})
-            raise PositionError(
+            raise ReadFault(
                 f"group {self._group} is active ({', '.join(names)}): stop its workers first; a killed one "
                 "counts until its session ends (45 s unless session.timeout.ms is set)"
             )
@@ -204,7 +196,7 @@ class Cluster:
     def move(self, partition: TopicPartition, offset: int) -> None:
         """Set the partition's position in Kafka, then in the own store, with nothing finished ahead.
 
-        Raises CheckpointError: Kafka rejected it, and nothing was moved. Raises PositionError: the group is
+        Raises CheckpointError: Kafka rejected it, and nothing was moved. Raises ReadFault: the group is
         active, and nothing was moved; or Kafka has the new position and the own store does not."""
         numbers = self._partitions(partition.topic)
         others = [TopicPartition(partition.topic, number) for number in numbers]
@@ -223,7 +215,7 @@ class Cluster:
         try:
             self.own.save(checkpoints, marks)
         except CheckpointError as error:
-            raise PositionError(
+            raise ReadFault(
                 f"moved in Kafka, but not in the {self.own.title}: {error}. Run this again after fixing that"
             ) from None
 
@@ -236,7 +228,7 @@ class Cluster:
             try:
                 found = self._admin.list_topics(timeout=KAFKA_SECONDS).topics
             except KafkaException as error:
-                raise PositionError(f"cannot list Kafka's topics: {text_of(error)}") from None
+                raise ReadFault(f"cannot list Kafka's topics: {text_of(error)}") from None
             self._topics = {name: sorted(topic.partitions) for name, topic in found.items()}
         return self._topics
 
@@ -255,22 +247,3 @@ class Cluster:
             place = end if self._rule.initial == "latest" else beginning
             return place, f"Kafka has nothing from {end} on: the topic was recreated or truncated"
         return offset, None
-
-    def _at_times(self, moments: Mapping[TopicPartition, datetime]) -> dict[TopicPartition, int | None]:
-        if not moments:
-            return {}
-        asked = [
-            confluent_kafka.TopicPartition(*partition, int(moment.timestamp() * 1000))
-            for partition, moment in moments.items()
-        ]
-        try:
-            found = self._consumer.offsets_for_times(asked, timeout=KAFKA_SECONDS)
-        except KafkaException as error:
-            raise PositionError(f"cannot look up offsets by time: {text_of(error)}") from None
-        for each in found:
-            if each.error is not None:
-                raise PositionError(f"cannot look up {each.topic}[{each.partition}]: {each.error.str()}")
-        return {
-            TopicPartition(each.topic, each.partition): each.offset if each.offset >= 0 else None
-            for each in found
-        }

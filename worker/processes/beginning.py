@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,6 @@ _PROGRAM = (
     "main(*map(int, sys.argv[2:4]))"
 )
 _THREADS = Path("/proc/self/task")
-_LOOK_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -90,36 +87,17 @@ def _fork(others: list[Begun]) -> Begun:
 
 
 class Forked:
-    """As `subprocess.Popen`. Any thread."""
+    """As `subprocess.Popen`, for one thread that waits."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._lock = threading.Lock()  # guards the next: nobody is killed who has this number later
-        self._code: int | None = None
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Raises subprocess.TimeoutExpired."""
-        if timeout is None:
-            with suppress(ChildProcessError):  # another thread has waited
-                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        end = time.monotonic() + (timeout or 0.0)
-        while (code := self._poll()) is None:
-            if time.monotonic() >= end:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-            time.sleep(_LOOK_SECONDS)
-        return code
+    def wait(self) -> int:
+        status = 0
+        with suppress(ChildProcessError):  # else nobody knows: the worker ignores SIGCHLD
+            _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
 
     def kill(self) -> None:
-        with self._lock:
-            if self._code is None:
-                os.kill(self.pid, signal.SIGKILL)
-
-    def _poll(self) -> int | None:
-        with self._lock:
-            if self._code is None:
-                pid, status = self.pid, 0
-                with suppress(ChildProcessError):  # else nobody knows: the worker ignores SIGCHLD
-                    pid, status = os.waitpid(self.pid, os.WNOHANG)
-                if pid:
-                    self._code = os.waitstatus_to_exitcode(status)
-            return self._code
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)

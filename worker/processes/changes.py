@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,40 +28,38 @@ class ChangePlace:
     moves_key: bool
 
 
+@dataclass(eq=False)
 class Held:
     """A batch that a child has decoded. The child may forget it when nobody refers to this object."""
 
-    __slots__ = ("process", "ticket")
-
-    def __init__(self, process: Process, ticket: int) -> None:
-        self.process = process
-        self.ticket = ticket
+    process: Process
+    ticket: int
 
     def __del__(self) -> None:
         self.process.released.append(self.ticket)
 
 
+@dataclass(eq=False)
 class Reading:
     """A batch that a child decodes, again if the child has ended since."""
 
-    __slots__ = ("chunks", "ends", "held", "joined", "most_bytes", "numbers", "passed", "promised", "table")
-
-    def __init__(self, chunks: Sequence[Chunk], table: Table, most_bytes: int) -> None:
-        self.chunks = chunks
-        self.table = table
-        """The table whose rules apply."""
-        self.most_bytes = most_bytes
-        self.promised = True
-        """Nothing has decoded it yet."""
-        self.held: Held | None = None
-        self.ends: Sequence[int] = ()
-        """For each record, the number of changes up to its end."""
-        self.numbers: Sequence[int] | None = None
-        """The index of each change in its record; None: all are 0."""
-        self.passed: Sequence[tuple[int, Any]] = ()
-        """The records that were passed over, or passed on with a warning: number and `packed_fault`."""
-        self.joined: Collection[int] = ()
-        """Places before which the changes may not be split."""
+    chunks: Sequence[Chunk]
+    table: Table
+    """The table whose rules apply."""
+    most_bytes: int
+    compute: Callable[[ChangesElsewhere, bytes], Any]
+    """Of `Processes`."""
+    promised: bool = True
+    """Nothing has decoded it yet."""
+    held: Held | None = None
+    ends: Sequence[int] = ()
+    """For each record, the number of changes up to its end."""
+    numbers: Sequence[int] | None = None
+    """The index of each change in its record; None: all are 0."""
+    passed: Sequence[tuple[int, Any]] = ()
+    """The records that were passed over, or passed on with a warning: number and `packed_fault`."""
+    joined: Collection[int] = ()
+    """Places before which the changes may not be split."""
 
     def decoded(self, process: Process, found: Mapping[str, Any]) -> None:
         """`found`: the answer of `Batches.decode`, with a ticket."""
@@ -87,19 +86,21 @@ class Reading:
         return ChangePlace(topic, partition, offset_at(chunk.messages, left), index, op, moves)
 
 
+@dataclass(eq=False)
 class ChangesElsewhere(Sequence[Change]):
     """Stands for changes of a batch."""
 
-    __slots__ = ("end", "first", "reading")
-
-    def __init__(self, reading: Reading, first: int, end: int) -> None:
-        self.reading = reading
-        self.first = first
-        self.end = end
+    reading: Reading
+    first: int
+    end: int
 
     @property
     def chunks(self) -> Sequence[Chunk]:
         return self.reading.chunks
+
+    def computed(self, function: Callable[[Sequence[Change]], Any]) -> Any:
+        """See `handlers.rows.on_rows`. Raises what the function raises, ProcessDied and ProcessAway."""
+        return self.reading.compute(self, pickle.dumps(function))
 
     def __len__(self) -> int:
         return self.end - self.first

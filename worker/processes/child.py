@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from handlers.hanging_calls import stack_of
+from handlers.hanging_calls import cancel, stack_of
 from worker.observing import logs
 from worker.processes.batches import Batches
 from worker.processes.events import Events
@@ -39,13 +39,16 @@ class Child:
             "learn": self._batches.learn,
             "keep": self._batches.keep,
             "decode": self._batches.decode,
+            "compute": self._batches.compute,
             "open": self._handlers.open,
             "handle": self._handlers.handle,
             "handle_rows": self._handlers.handle_rows,
             "decode_and_handle": self._handlers.decode_and_handle,
             "release": self._handlers.release,
             "status": self._handlers.status,
-            "cancel": self._handlers.cancel,
+            "cancel": lambda numbers, reason: cancel(
+                [self._threads.get(each, 0) for each in numbers], reason
+            ),
             "close": self._handlers.close,
             "stack": self._stack,
             "kept": self._batches.count,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
-from handlers.coroutines import Awaited
 from handlers.loading.registry import create
 from handlers.loading.user_code import refuse_unrun
 from worker.attempts.steps import ProcessAway
@@ -112,11 +111,6 @@ class OpenedHandlers:
 
     def status(self, number: int) -> Mapping[str, Any] | None:
         return self._all[number].status()
-
-    def cancel(self, number: int, reason: str) -> None:
-        handler = self._all.get(number)
-        if isinstance(handler, Awaited):
-            handler.cancel(reason)
 
     def close(self, number: int) -> None:
         handler = self._all.pop(number, None)

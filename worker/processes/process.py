@@ -6,10 +6,9 @@ import contextlib
 import itertools
 import signal
 import socket
-import subprocess
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -66,7 +65,9 @@ class Process:
         self._numbers = itertools.count()
         self._free: list[tuple[int, Frames]] = []
         self._connections: list[Frames] = []
-        self._has_ended = False
+        self._over = threading.Event()
+        self._code = 0
+        """Its exit code, once it is over."""
         self._look: Bounded[str] | None = None
         self._own = own or begun()
         self._child = self._own.child
@@ -88,16 +89,13 @@ class Process:
     def how_ended(self) -> str:
         """How it has ended. It is killed if it lives on after a connection was lost: what it still runs is to
         be tried again."""
-        try:
-            code = self._child.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            code = self._child.wait()
-        if code >= 0:
-            return f"exit code {code}"
+        self._end_soon()
+        self._over.wait()
+        if self._code >= 0:
+            return f"exit code {self._code}"
         with contextlib.suppress(ValueError):
-            return signal.Signals(-code).name
-        return f"signal {-code}"
+            return signal.Signals(-self._code).name
+        return f"signal {-self._code}"
 
     def ask(self, name: str, *rest: Any) -> Any:
         """Return the child's answer, or raise its error. Raises OSError or EOFError if it has ended."""
@@ -126,9 +124,10 @@ class Process:
     def end(self) -> None:
         """Let it end, and kill it if it does not. What it still runs is lost."""
         self._own.control.close()
-        try:
-            self._child.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
+        self._end_soon()
+
+    def _end_soon(self) -> None:
+        if not self._over.wait(_END_SECONDS):
             self._child.kill()
 
     def stack(self, number: int) -> str:
@@ -153,21 +152,21 @@ class Process:
             theirs.close()
         frames = Frames(ours)
         self._connections.append(frames)
-        if self._has_ended:
+        if self._over.is_set():
             frames.shut()
         return frames
 
     def _listen(self, events: Frames) -> None:
         self._listener.listen(events)
-        self._child.wait()
+        self._over.wait()
         events.close()
         self._close()
         self._ended(self)
 
     def _watch(self) -> None:
         """A process that a handler has forked may keep the other ends of the connections open."""
-        self._child.wait()
-        self._has_ended = True
+        self._code = self._child.wait()
+        self._over.set()
         for frames in list(self._connections):
             frames.shut()
 
@@ -177,6 +176,20 @@ class Process:
         with contextlib.suppress(IndexError):
             while True:
                 self._free.pop()[1].close()
+
+
+def cancel_beyond(threads: Iterable[int], reason: str) -> bool:
+    """Cancel the coroutines in child processes whose answers these threads wait for. Returns False if there
+    are none, or if no process answers in time."""
+    numbers = defaultdict[Process, list[int]](list)
+    for process, number in filter(None, map(asking.get, threads)):
+        numbers[process].append(number)
+    asked = [Bounded("cancel", partial(one.ask, "cancel", own, reason)) for one, own in numbers.items()]
+    answers = []
+    for call in asked:
+        with contextlib.suppress(Exception):
+            answers.append(call.within(_LOOK_SECONDS))
+    return any(answers)
 
 
 def stack_beyond(thread: int) -> str:

@@ -131,29 +131,36 @@ class Processes:
             each.table.label for chunk in changes.chunks if chunk.barrier for each in chunk.barrier.others
         ]
         try:
-            if isinstance(changes, Carried):
-                if any(change.op == "ddl" for change in changes):
-                    others.append(label)  # other processes handle its shards
-                rows = packed_rows(batch, changes.rule)
-                latest = latest_begin(changes.chunks, self._trusted_until)
-                slot.ask(label, process, "handle_rows", rows, latest, call)
-            elif (reading := changes.reading).promised:
-                self._decode(reading, slot, process, call)
-            else:
-                held, piece = self._held(reading, slot, process), (changes.first, changes.end, batch.attempt)
-                latest = latest_begin(reading.chunks, self._trusted_until)
-                slot.ask(label, process, "handle", held.ticket, piece, latest, call)
-        except Exception as error:
-            if not isinstance(error, ProcessDied | ProcessAway):
-                slot.survived(label)
-            raise
-        else:
-            slot.survived(label)
+            with slot.calling(label):
+                if isinstance(changes, Carried):
+                    if any(change.op == "ddl" for change in changes):
+                        others.append(label)  # other processes handle its shards
+                    rows = packed_rows(batch, changes.rule)
+                    latest = latest_begin(changes.chunks, self._trusted_until)
+                    slot.ask(label, process, "handle_rows", rows, latest, call)
+                elif (reading := changes.reading).promised:
+                    self._decode(reading, slot, process, call)
+                else:
+                    held = self._held(reading, slot, process)
+                    piece = changes.first, changes.end, batch.attempt
+                    latest = latest_begin(reading.chunks, self._trusted_until)
+                    slot.ask(label, process, "handle", held.ticket, piece, latest, call)
         finally:
             with self._lock if others else nullcontext():
                 self._outdated.update(dict.fromkeys(others, slot))
         if others:
             self._renew_others(slot)
+
+    def _compute(self, changes: ChangesElsewhere, function: bytes) -> Any:
+        """See `ChangesElsewhere.computed`."""
+        reading, label = changes.reading, changes.reading.table.label
+        slot = self._slot(label)
+        process = slot.process
+        self.given.give(process)
+        with slot.calling(label):
+            ticket = self._held(reading, slot, process).ticket
+            found = slot.ask(label, process, "compute", ticket, changes.first, changes.end, function)
+        return pickle.loads(found)
 
     def close(self) -> None:
         """End the processes, whose handlers are closed."""
@@ -166,7 +173,7 @@ class Processes:
         self, chunks: Iterable[Chunk], table: Table, undecodable: Undecodable, most_bytes: int
     ) -> Decoded:
         """As `worker.units.decoded.decoded`, in the table's process. Raises ProcessAway."""
-        reading = Reading(list(chunks), table, most_bytes)
+        reading = Reading(list(chunks), table, most_bytes, self._compute)
         records = sum(len(chunk.messages) for chunk in reading.chunks)
         slot = self._slot(table.label)
         process = slot.process
@@ -190,7 +197,7 @@ class Processes:
         return self._taken(reading, undecodable)
 
     def promised(self, chunks: Iterable[Chunk], table: Table, most_bytes: int) -> Sequence[Change]:
-        return ChangesElsewhere(Reading(list(chunks), table, most_bytes), 0, 0)
+        return ChangesElsewhere(Reading(list(chunks), table, most_bytes, self._compute), 0, 0)
 
     def kept_promise(self, changes: Sequence[Change] | None, undecodable: Undecodable) -> Decoded | None:
         if not isinstance(changes, ChangesElsewhere) or changes.reading.promised:

@@ -80,8 +80,19 @@ class Slot:
                 raise self._died(process) from None
         return answer
 
-    def survived(self, table: str) -> None:
-        """A call of the table's handlers has returned."""
+    @contextmanager
+    def calling(self, table: str) -> Iterator[None]:
+        """A call of the table's handlers. If it returns, or raises an error of its own, it is no suspect."""
+        try:
+            yield
+        except (ProcessDied, ProcessAway):
+            raise
+        except Exception:
+            self._survived(table)
+            raise
+        self._survived(table)
+
+    def _survived(self, table: str) -> None:
         if self._suspects:
             with self._changed:
                 self._suspects.discard(table)

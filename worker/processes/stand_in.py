@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
-from handlers.coroutines import Awaited
+from handlers.coroutines import standing
 from worker.configuration import HandlerEntry
 from worker.processes.given import Opening
 from worker.processes.processes import Processes
@@ -40,15 +40,6 @@ class StandIn(Handler):
     def close(self) -> None:
         self._processes.everywhere("close", self._number)
 
-    @property
-    def awaits(self) -> bool:
-        """Whether the handler has coroutines."""
-        return isinstance(self._own, Awaited)
-
-    def cancel(self, reason: str) -> None:
-        """Cancel the handler's coroutines that have a batch."""
-        self._processes.everywhere("cancel", self._number, reason)
-
     def release_all(self, partitions: Collection[tuple[str, int]]) -> None:
         self._processes.everywhere("release", self._number, list(partitions))
 
@@ -59,11 +50,5 @@ class StandIn(Handler):
 
 
 def stand_in(own: Handler, entry: HandlerEntry, processes: Processes) -> StandIn:
-    """Make one that has `release` and `status` only if the handler has: the worker asks others neither."""
-    methods = {
-        name: method
-        for name, method in (("release", StandIn.release_all), ("status", StandIn.status_of_all))
-        if getattr(type(own), name) is not getattr(Handler, name)
-    }
-    kind: type[StandIn] = type("StandIn", (StandIn,), {"per_lane": own.per_lane, **methods})
-    return kind(own, entry, processes)
+    kind = standing(StandIn, own, release=StandIn.release_all, status=StandIn.status_of_all)
+    return kind(own, entry, processes)  # type: ignore[no-any-return]

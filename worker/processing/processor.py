@@ -17,6 +17,7 @@ from worker.column_rules.expectations import Unmet
 from worker.lanes.lanes import Lanes
 from worker.observing.meters import HandlerTimes
 from worker.observing.metrics import Metrics
+from worker.processes.stand_in import StandIn
 from worker.processing.failures import FailureRules, Failures, words_of
 from worker.processing.slow_calls import origin_of, record_origin
 from worker.units.sharding import spread
@@ -117,6 +118,7 @@ class Processor(threading.Thread):
             return False
         [bound] = table.handlers
         waits = bound.limit.rule is not None or not bound.circuit.closed
+        waits |= not isinstance(bound.objects[0], StandIn)
         if waits or work.bytes > _PROMISED_BYTES or work.orders or work.continues:
             return False
         work.promise(self._lanes.seen.most_decoded)

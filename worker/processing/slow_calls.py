@@ -13,7 +13,7 @@ from handlers import hanging_calls
 from handlers.logs import get_logger
 from worker.formats.interface import Record
 from worker.observing.logs import context
-from worker.processes.process import stack_beyond
+from worker.processes.process import cancel_beyond, stack_beyond
 from worker.units.work import Work
 
 log = get_logger("slow_calls")
@@ -69,6 +69,11 @@ class RunningCalls:
     def current(self) -> dict[int, Call]:
         """Return thread -> its call."""
         return self._of_thread.copy()
+
+    def cancel(self, reason: str, work: Work | None = None) -> bool:
+        """Cancel the coroutines that have a batch, or only `work`. Returns False if there are none."""
+        threads = [thread for thread, call in self.current().items() if work in (None, call.work)]
+        return hanging_calls.cancel(threads, reason) | cancel_beyond(threads, reason)
 
     def stack(self, thread: int, call: Call) -> str | None:
         """Return the thread's stack, the innermost call last. None: the call has ended."""

@@ -78,7 +78,7 @@ class Draining:
         self.components.lanes.stop()
         self._join(end)
         drained = self._drained()
-        if not drained and self.components.handlers.cancel(f"shutdown_timeout of {seconds:g} s is over"):
+        if not drained and self.components.calls.cancel(f"shutdown_timeout of {seconds:g} s is over"):
             self._join(self.clock() + _CANCEL_SECONDS)
         # Leaving the group forgets the records of its partitions.
         self.components.former.tell(self.components.assignments.current())

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
 from handlers import Handler, TargetUnavailable
-from handlers.coroutines import Awaited
 from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import BUILT_IN
 from handlers.logs import get_logger
@@ -19,7 +17,6 @@ from worker.attempts.backoff import describe
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.processes.processes import Processes
-from worker.processes.stand_in import StandIn
 from worker.running.open_handlers import (
     LONGEST_CLOSE,
     BoundRule,
@@ -102,6 +99,7 @@ class HandlerSet:
         """Open every handler. Raises HandlerOpenError. `close` then closes those that are open."""
         begun = HandlerPlan(self.configuration, opened=self._opened)
         self._begin_opening(begun)
+        self.start_processes()
         for known in self._rules:
             for entry, bound in pairs(known):
                 self._open(begun, entry, bound.objects, 0)
@@ -120,6 +118,7 @@ class HandlerSet:
                 making = self._making(configuration, rule)
                 bound = [self._take(plan, making, entry, free) for entry in rule.handlers]
                 plan.rules.append(BoundRule(rule, bound))
+            self.start_processes(plan.rules)
         except Exception:
             close_all(plan.opened)
             raise
@@ -203,19 +202,6 @@ class HandlerSet:
                         hint="it is still working for partitions that another worker may have now",
                     )
 
-    def cancel(self, reason: str) -> bool:
-        """Cancel the coroutines that have a batch. Returns False if no handler has coroutines."""
-        handlers = [each.handler for each in self._opened]
-        calls = [
-            Bounded("cancel", partial(handler.cancel, reason))
-            for handler in handlers
-            if isinstance(handler, Awaited) or (isinstance(handler, StandIn) and handler.awaits)
-        ]
-        for call in calls:
-            with suppress(Exception):  # a process hangs
-                call.within(_LATE_SECONDS)
-        return bool(calls)
-
     def close(self) -> bool:
         """Close all open handlers. Returns False if one of them raised, or took too long."""
         self._ended = True
@@ -230,6 +216,19 @@ class HandlerSet:
         if self.processes is not None:
             self.processes.close()
         return clean
+
+    def start_processes(self, rules: Sequence[BoundRule] = ()) -> None:
+        """Start the child processes, without waiting for them, if these rules (default: the configured ones)
+        need them. Raises HandlerOpenError."""
+        if self.processes is None:
+            return
+        try:
+            if any(bound.elsewhere for known in rules or self._rules for bound in known.bound):
+                self.processes.start()
+        except OSError as error:
+            raise HandlerOpenError(f"lanes.processes cannot be started: {describe(error)}") from error
+        finally:
+            self.processes.need_no_more()
 
     def _making(self, configuration: Configuration, rule: TableRule) -> Making:
         return Making(configuration, rule, self.processes)

@@ -246,18 +246,27 @@ class Making:
 
     @cached_property
     def elsewhere(self) -> Processes | None:
-        """The child processes that run the rule's handlers. Tables are decoded where their handlers are, so
-        one that stays in the worker keeps the others there. Raises HandlerTypeError."""
+        """The child processes that decode the rule's tables, and run those of its handlers that do not stay
+        in the worker. One that stays and needs the rows keeps all there. Raises HandlerTypeError."""
         if self.processes is None:
             return None
-        folder = self.configuration.folder
-        stay = any(resolve(entry.type, folder).stays(entry.options) for entry in self.rule.handlers)
+        decodes = self.rule.transform is None and self.configuration.lanes.order_by == "table"
+        stay = any(
+            self._stays(entry) and not (decodes and self._kind(entry).asks_for_rows(entry.options))
+            for entry in self.rule.handlers
+        )
         return None if stay else self.processes
+
+    def _kind(self, entry: HandlerEntry) -> type[Handler]:
+        return resolve(entry.type, self.configuration.folder)
+
+    def _stays(self, entry: HandlerEntry) -> bool:
+        return self._kind(entry).stays(entry.options)
 
     def make(self, entry: HandlerEntry) -> Handler:
         """Raises HandlerTypeError and OptionsError."""
         made = create(entry, self.configuration.folder)
-        if self.elsewhere is None:
+        if self.elsewhere is None or self._stays(entry):
             return made
         return stand_in(made, entry, self.elsewhere)
 

@@ -113,11 +113,8 @@ class Worker:
             }
         )
         try:
-            for elsewhere in {each.elsewhere for each in self.components.handlers.bound()} - {None}:
-                with suppress(Exception):  # `_open_handlers` reports it
-                    elsewhere.start()  # the processes import what they need meanwhile
-            if self.components.processes is not None:
-                self.components.processes.need_no_more()
+            with suppress(Exception):  # `_open_handlers` reports it
+                self.components.handlers.start_processes()  # they import what they need meanwhile
             self._start_http()
             self._open_handlers()
             opened(

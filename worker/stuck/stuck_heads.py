@@ -28,7 +28,8 @@ _PAUSED_SECONDS = 300.0
 """A paused record is known after this, also with a longer `stuck_after`: alerts leave it out."""
 _GROUP = "waiting for the group"
 _HINTS = {
-    "running": "its handler has the batch and cannot be interrupted, except by its own timeouts or a restart",
+    "running": "its handler has the batch and cannot be interrupted, except by its own timeouts, a restart, "
+    "or binlane unblock if it is a coroutine",
     "retrying": "fix what the error names; to set this record aside: binlane unblock",
     _GROUP: "no batch starts until the group's coordinator accepts a commit of this worker: see "
     "membership_unconfirmed and checkpoint_failed in the log",

@@ -136,6 +136,9 @@ class Unblocking:
                 return order, given
             if not found.assignment.tracker.is_unfinished(asked.offset):
                 raise Refused(f"{found.assignment.record_at(asked.offset)} has just finished")
+            for place in found.locations:  # a coroutine can be cancelled: it is then retried, with the order
+                if place.doing == "running" and place.work and place.number in place.work.stands_at():
+                    self.records.calls.cancel(f"binlane unblock, by {asked.by}", place.work)
             blocked = any(_may_be_set_aside(place) for place in found.locations)
             if not blocked or self.records.clock() > end or self.stopped():
                 raise Refused(self._why_not(asked, found))
@@ -146,7 +149,8 @@ class Unblocking:
         self, asked: UnblockRequest, assignment: Assignment, order: SetAside, given: list[_Given]
     ) -> UnblockAnswer:
         position = assignment.record_at(asked.offset)
-        end = self.records.clock() + _DONE_SECONDS
+        last = self.records.clock() + _RUNS_SECONDS
+        end = last - _RUNS_SECONDS + _DONE_SECONDS
         while assignment.tracker.is_unfinished(asked.offset):
             # In this order: what is done counts as finished a moment before.
             through = all(work.finished > number for work, number in given)
@@ -159,6 +163,9 @@ class Unblocking:
                     position=position,
                     letters=order.letters,
                 )
+            if self.records.clock() > last:
+                for work, _ in given:  # its last attempt hangs, too
+                    self.records.calls.cancel(f"binlane unblock, by {asked.by}", work)
             time.sleep(_LOOK_SECONDS)
         committed = self.commit()
         again = "" if committed else "; this is not in Kafka yet, so a crash before the next commit undoes it"

@@ -33,8 +33,6 @@ class Range:
 
     source_rows: int
     replica_rows: int
-    source_checksum: bytes
-    replica_checksum: bytes
     differences: Sequence[Difference]
 
 
@@ -43,9 +41,12 @@ def can_be_found(key: Row) -> bool:
     return all(value is not None and value == value for value in key)  # noqa: PLR0124 (NaN)
 
 
-def digest(row: Row) -> bytes:
-    """Return a digest (16 bytes) of a row in the common form."""
-    return hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def digest(*rows: Row) -> bytes:
+    """Return a checksum (16 bytes) of rows in the common form."""
+    found = hashlib.blake2b(digest_size=16)
+    for row in rows:
+        found.update(repr(row).encode("utf-8", "surrogatepass"))
+    return found.digest()
 
 
 def ranges(
@@ -104,13 +105,8 @@ def _or_as_it_is(read: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _compared(source: Sequence[Row], replica: Sequence[Row], key_of: Callable[[Row], Row]) -> Range:
-    sums = [hashlib.blake2b(digest_size=16) for _ in range(2)]
-    for sum_, rows in zip(sums, (source, replica), strict=True):
-        for row in rows:
-            sum_.update(repr(row).encode("utf-8", "surrogatepass"))
-    ours, theirs = (sum_.digest() for sum_ in sums)
     differences: list[Difference] = []
-    if ours != theirs:
+    if digest(*source) != digest(*replica):
         there = {key_of(row): row for row in replica}
         for row in source:
             other = there.pop(key_of(row), None)
@@ -119,7 +115,7 @@ def _compared(source: Sequence[Row], replica: Sequence[Row], key_of: Callable[[R
         differences += (Difference(key, None, row) for key, row in there.items())
         if len(replica) != len({key_of(row) for row in replica}):
             differences += _doubles(replica, key_of)
-    return Range(len(source), len(replica), ours, theirs, differences)
+    return Range(len(source), len(replica), differences)
 
 
 def _doubles(rows: Sequence[Row], key_of: Callable[[Row], Row]) -> Iterator[Difference]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
 from pydantic import model_validator
@@ -97,3 +98,10 @@ def names_of(operation: Operation) -> tuple[TableName, ...]:
         case CreateTable(table=table, like=TableName() as like):
             return table, like
     return (operation.table,)
+
+
+def free_name(name: str, is_taken: Callable[[str], bool]) -> str:
+    """Return the first free one of NAME_old, NAME_old2, NAME_old3 ..."""
+    return next(
+        new for number in count(1) if not is_taken(new := f"{name}_old{'' if number == 1 else number}")
+    )

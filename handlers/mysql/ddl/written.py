@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from handlers.mysql import ddl
+from handlers.mysql.types import literal
 
 
 def net(operations: Iterable[ddl.Operation]) -> list[ddl.Operation]:
@@ -118,8 +119,7 @@ def _column(column: ddl.Column) -> str:
 def _default(kind: str, text: str) -> str:  # noqa: PLR0911 - one return for each kind of literal
     match kind:
         case "text":
-            escaped = text.replace("\\", "\\\\").replace("'", "''")
-            return f"'{escaped}'"
+            return literal(text)
         case "number":
             return text
         case "bits":

@@ -13,11 +13,12 @@ from dataclasses import replace
 from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import ANY_DATABASE, AddColumn, CreateTable, ModifyColumn, TableName
+from handlers.mysql.ddl.rules import free_name
 from handlers.spark.ddl.columns import add_columns, keep_dropped
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.replacing import clustering, overwriting
 from handlers.spark.ddl.retyping import check_none_generated, modify_columns
-from handlers.spark.ddl.target import DELTA_LOG, Target, find, free_name
+from handlers.spark.ddl.target import DELTA_LOG, Target, find
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits

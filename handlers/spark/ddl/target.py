@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -49,7 +48,7 @@ class Target:
     note: str
     """The commits' user metadata: a JSON object whose member `binlane` is an object."""
     most_commits: int = 20
-    """The most commits that the statement can have made in one table, with some of upkeep."""
+    """The most commits that the statement can have made in one table, with some of others."""
     also_at: Sequence[Place] = ()
     """Other places under which an earlier attempt may have recorded the same statement."""
     fence: str = ""
@@ -145,7 +144,6 @@ class Target:
     def steps(self, ref: TableRef) -> dict[str, Sequence[str]]:
         """Step of this statement that an earlier attempt committed -> the columns recorded with it."""
         if ref.sql not in self._steps:
-            # Between two attempts, only upkeep changes the table.
             steps = (step_in(note, (self.at, *self.also_at)) for note in self._notes(ref))
             noted = {step.step: step.columns for step in steps if step is not None}
             self._steps[ref.sql] = {**self.kept, **noted}
@@ -153,12 +151,12 @@ class Target:
         return self._steps[ref.sql]
 
     def _notes(self, ref: TableRef) -> Iterable[str | None]:
-        """The user metadata of the newest commits."""
+        """The user metadata of the newest commits: others may have committed since an earlier attempt."""
         if ref.path is not None:
             notes = notes_in_files(self.around.files, ref.path, self.most_commits)
             if notes is not None:
                 return notes
-        history = f"DESCRIBE HISTORY {ref.sql} LIMIT {self.most_commits}"
+        history = f"DESCRIBE HISTORY {ref.sql} LIMIT {10 * self.most_commits}"
         return [row.userMetadata for row in self.session.sql(history).collect()]
 
     # ---- changing
@@ -290,13 +288,6 @@ class Target:
 def find(columns: Iterable[str], name: str) -> str | None:
     """Return the column in the table's spelling, None if absent. MySQL and Spark ignore case in names."""
     return next((one for one in columns if one.casefold() == name.casefold()), None)
-
-
-def free_name(name: str, is_taken: Callable[[str], bool]) -> str:
-    """Return the first free one of NAME_old, NAME_old2, NAME_old3 ..."""
-    return next(
-        new for number in count(1) if not is_taken(new := f"{name}_old{'' if number == 1 else number}")
-    )
 
 
 _OPERATION = re.compile(r"^(DELETE|UPDATE)|\b(SET TBLPROPERTIES|(?:ADD|DROP) COLUMNS|RENAME COLUMN)\b")

@@ -23,9 +23,8 @@ _NOTHING = Declared()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPiece:
-    """Consecutive row changes of one shape."""
+    """Consecutive row changes of one shape. They are not in it: their rows may be in another process."""
 
-    changes: Sequence[Change]
     start: int
     """Index of the first change in the batch ..."""
     stop: int
@@ -37,7 +36,7 @@ class RowPiece:
     rows: pa.Table
     """The segment's rows. Their schema is `log_schema(shape)`."""
     places: Sequence[int]
-    """For each row, the place of its last change in `changes`."""
+    """For each row, the place of its last change in the piece."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +93,7 @@ def _statement(change: Change, start: int, shape: Shape, mode: Mode, prefix: str
     added, schema = _added([change], mode, prefix), log_schema(shape, mode=mode, prefix=prefix)
     columns = [added.get(field.name, pa.nulls(1, field.type)) for field in schema]
     rows = pa.table(columns, schema=schema)
-    return RowPiece([change], start, start + 1, shape, partial=False, rows=rows, places=[0])
+    return RowPiece(start, start + 1, shape, partial=False, rows=rows, places=[0])
 
 
 def _cut(change: Change) -> tuple[bool, Mapping[str, str] | None, tuple[str, ...]]:
@@ -231,7 +230,7 @@ class _Cutter:
         every = {**_added(changes, self.mode, self.prefix), **arrays}
         rows = pa.table([every[name] for name in schema.names], schema=schema)
         stop = run.start + len(run.changes)
-        return RowPiece(run.changes, run.start, stop, shape, partial, rows, places)
+        return RowPiece(run.start, stop, shape, partial, rows, places)
 
 
 def _shape(run: Run, arrays: Mapping[str, pa.Array]) -> Shape:

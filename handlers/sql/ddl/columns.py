@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,7 +17,6 @@ from handlers.sql.ddl.rebuilding import declared_types, rebuild
 from handlers.sql.ddl.tables import change_key, number_rows
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import exact, exact_table
-from handlers.sql.target.known_tables import row_id
 from handlers.sql.types.column_types import sql_type
 
 log = get_logger("handlers.sql")
@@ -98,28 +96,19 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
             "ddl_rows_not_computed", table=table.name, column=column.name, expression=column.generated
         )
         return
-    types = target.columns(table)
-    own = target.quote(column.name)
-    if target.family != "sqlite":
+    own, type_ = target.quote(column.name), sql_type(column.type, target.family)
+    if target.family == "sqlite":
+
+        def computed(*values: Any) -> Any:
+            return target.stored(formula.value(dict(zip(formula.columns, values, strict=True))), type_)
+
+        expression = target.function(computed, *formula.columns)
+    else:
+        types = target.columns(table)
         integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
         expression = formula.sql(target.family, integers)
-        sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
-        target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {target.still_null(own)}")
-        return
-    names = ", ".join(target.quote(name) for name in formula.columns)
-    place = row_id(types, "sqlite")
-    rows = target.run(
-        f"SELECT {place}, {names} FROM {target.ref(table)} WHERE {target.still_null(own)}", is_change=False
-    ).all()
-    type_ = sql_type(column.type, "sqlite")
-    changed = []
-    for row in rows:
-        value = formula.value(dict(zip(formula.columns, row[1:], strict=True)))
-        if value is not None:
-            changed.append((target.stored(value, type_), row[0]))
-    if changed:
-        update = f"UPDATE {target.ref(table)} SET {own} = ? WHERE {place} = ?"
-        target.connection.exec_driver_sql(update, changed)
+    sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
+    target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {target.still_null(own)}")
 
 
 def modify_column(target: Target, table: TargetTable, column: Column) -> None:
@@ -134,8 +123,8 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     if target.family == "mysql":
         retyping.modify_in_mysql(target, table, own, f"{spelled} {'NOT NULL' if own in key else 'NULL'}")
     elif target.family == "sqlite":
-        if declared_types(target, table)[own].upper() != spelled.upper():
-            rebuild(target, table, types={own: spelled}, values={own: retyping.in_sqlite(name, type_)})
+        same = declared_types(target, table)[own].upper() == spelled.upper()
+        retyping.retype_in_sqlite(target, table, own, column.type, spelled, same=same)
     elif target.spell(old := target.columns(table)[own]) != spelled:
         if target.family == "duckdb":
             value = retyping.in_duckdb(name, old, type_, spelled)
@@ -143,22 +132,21 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
         else:
             using = retyping.in_postgresql(name, old, type_, spelled)
             retyping.retype_in_postgresql(target, table, own, f"TYPE {spelled} USING {using}", spelled)
+    if target.family in ("postgresql", "duckdb"):
+        retyping.as_in_source(target, table, own, column.type)
     _respell(target, table, own, column.type, type_)
 
 
 def _respell(
     target: Target, table: TargetTable, name: str, type_text: str, type_: sa.types.TypeEngine[Any]
 ) -> None:
-    """Adjust what the target's type does not: the order of a set's labels, SQLite's decimal places."""
+    """Adjust what the target's type does not: the order of a set's labels."""
     source = read_type(type_text)
     respelled: Callable[[Any], Any]
     if source.name == "set" and isinstance(type_, postgresql.ARRAY):
         respelled = lambda value: list(set_in_order(value, source.labels))  # noqa: E731
-    elif source.name == "set":
+    elif source.name == "set" and target.family == "mysql":
         respelled = lambda value: ",".join(set_in_order(value.split(","), source.labels))  # noqa: E731
-    elif source.name == "decimal" and target.family == "sqlite":
-        scale = source.sizes[1] if len(source.sizes) > 1 else 0
-        respelled = lambda value: f"{Decimal(str(value)):.{scale}f}"  # noqa: E731
     else:
         return
     renewed: list[sa.ColumnClause[Any]] = [

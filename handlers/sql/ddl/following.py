@@ -18,7 +18,7 @@ from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.sql.ddl.columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl.tables import change_key, create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl.target import Target, TargetTable
-from handlers.sql.ddl.versions import in_history
+from handlers.sql.ddl.versions import give_name, in_history, note_dropped
 from handlers.sql.kept_tables import Kept, Statement
 from handlers.sql.naming import Naming
 
@@ -71,6 +71,8 @@ def apply(
         if begun is None or step >= begun:
             if switch := rules.switch_off(operation):
                 log.info("ddl_switched_off", table=str(own), switch=switch, sql=shown(change.sql))
+                if isinstance(operation, ddl.DropColumn):
+                    note_dropped(target, operation.table, operation.name)
                 continue
             refusal = reach.refusal(operation, ours, rules)
             if refusal:
@@ -134,6 +136,9 @@ def _follow(
             owners.note_gone(operation.table)
         case ddl.TruncateTable():
             truncate_table(target, table, change)
+        case ddl.AddColumn(column=ddl.Column(name=name)) | ddl.RenameColumn(to=name):
+            give_name(target, operation.table, name)
+            _follow_columns(target, table, operation)
         case _:
             _follow_columns(target, table, operation)
     return [table]

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from decimal import ROUND_HALF_UP, Context, Decimal
+from struct import pack, unpack
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from handlers.api import Rejected
 from handlers.logs import get_logger
+from handlers.mysql.ddl.values import set_in_order
+from handlers.mysql.types import BYTES, INTEGERS, TEXTS, MySQLType, read_type
+from handlers.sql.ddl.rebuilding import rebuild
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.types.column_types import Unsigned64
 
 log = get_logger("handlers.sql")
 
 Type = sa.types.TypeEngine[Any]
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d)?)(?:\.(\d{1,6}))?", re.ASCII)
+_TIME = re.compile(r"(-?\d{2,3}:\d\d:\d\d)(?:\.(\d{1,6}))?", re.ASCII)
 _BY_KIND = {
     ("labels", "text"): "array_to_string({}, ',')",
+    ("moment", "text"): "({} AT TIME ZONE 'UTC')::text",
     ("moment", "datetime"): "{} AT TIME ZONE 'UTC'",
     ("datetime", "moment"): "{} AT TIME ZONE 'UTC'",
 }
@@ -54,14 +64,14 @@ def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
         **_BY_KIND,
         ("text", "labels"): "string_to_array({}, ',')",
         ("bytes", "text"): "convert_from({}, 'UTF8')",
-        ("text", "bytes"): "convert_to({}, 'UTF8')",
         ("number", "boolean"): "{} <> 0",
         ("boolean", "number"): "{}::integer",
         # Not casts to the type itself: they would cut texts and refuse fractions for whole numbers.
         ("text", "number"): "{}::numeric",
     }
-    other = "{}::text" if to == "text" else f"{{}}::text::{new_sql}"
-    return by_kind.get((from_, to), other).format(column)
+    text = by_kind.get((from_, "text"), "{}::text")
+    others = {"text": text, "bytes": f"convert_to({text}, 'UTF8')"}
+    return by_kind.get((from_, to), others.get(to, f"{text}::{new_sql}")).format(column)
 
 
 def in_duckdb(column: str, old: Type, new: Type, new_sql: str) -> str:
@@ -72,23 +82,117 @@ def in_duckdb(column: str, old: Type, new: Type, new_sql: str) -> str:
         ("text", "labels"): "CASE WHEN {0} = '' THEN [] ELSE string_split({0}, ',') END",
         ("bytes", "text"): "decode({})",
         ("text", "bytes"): "encode({})",
+        ("labels", "bytes"): "encode(array_to_string({}, ','))",
     }
     return by_kind.get((_kind(old), _kind(new)), f"CAST({{}} AS {new_sql})").format(column)
 
 
-def in_sqlite(column: str, new: Type) -> str:
-    """Return an expression over the quoted column whose value fits the new type.
+def retype_in_sqlite(
+    target: Target, table: TargetTable, column: str, type_text: str, spelled: str, *, same: bool
+) -> None:
+    """Change the type. `type_text`: in the source. `same`: the target has it already, but values may differ.
 
-    SQLite stores exact numbers as their digits, other numbers as numbers, and other values as text."""
-    if isinstance(new, sa.Integer):
-        # Keep whole numbers: beyond 2^53 a float would lose digits.
-        whole = f"CAST({column} AS INTEGER)"
-        is_whole = f"CAST({whole} AS TEXT) = CAST({column} AS TEXT)"
-        return f"CASE WHEN {is_whole} THEN {whole} ELSE CAST(ROUND({column}) AS INTEGER) END"
-    for kind, name in ((sa.Float, "REAL"), (sa.LargeBinary, "BLOB"), (sa.String, "TEXT")):
-        if isinstance(new, kind):
-            return f"CAST({column} AS {name})"
-    return column
+    Raises Rejected if the type does not accept a value, or if the source may have changed it."""
+    type_, name, refused = read_type(type_text), target.quote(column), dict[str, None]()
+    is_time = isinstance(target.columns(table)[column], sa.Date | sa.DateTime)
+
+    def retyped(value: Any) -> Any:
+        try:
+            return None if value is None else _retyped(value, type_, is_time=is_time)
+        except (ValueError, ArithmeticError):
+            refused[str(value)] = None
+            return None
+
+    new = target.function(retyped, column)
+    if not same:
+        rebuild(target, table, types={column: spelled}, values={column: new})
+    elif target.any_row(table, f"{name} IS NOT {new}"):
+        target.run(f"UPDATE {target.ref(table)} SET {name} = {new} WHERE {name} IS NOT {new}")
+    if refused:
+        raise Rejected(
+            f"column {column} of {table.name} cannot become {type_text}: some values do not fit, or the "
+            f"source may have changed them, such as {next(iter(refused))!r:.40}"
+        )
+
+
+def _retyped(value: Any, type_: MySQLType, *, is_time: bool) -> Any:
+    """Return a value as SQLite stores it in a column of the source's type. Raises ValueError or
+    ArithmeticError. `is_time`: it is a date, or a time with all six digits of its fraction."""
+    name = type_.name
+    text = value.decode() if isinstance(value, bytes) and name not in BYTES else str(value)
+    if is_time and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    if name in (*INTEGERS, "bit", "year", "decimal", "float", "double"):
+        return _number(text, type_)
+    if name in ("date", "datetime", "timestamp", "time"):
+        return _moment(text, type_, is_time=is_time)
+    if name in ("enum", "set") and not isinstance(value, str):
+        raise ValueError  # MySQL reads a number as the place of a label
+    if name == "set":
+        return ",".join(set_in_order(text.split(","), type_.labels))
+    if name in BYTES:
+        return (value if isinstance(value, bytes) else text.encode()).ljust(type_.padded_to, b"\0")
+    if name in TEXTS:
+        return text.rstrip(" ") if name == "char" else text
+    return value
+
+
+def _number(text: str, type_: MySQLType) -> Any:
+    name, number = type_.name, Decimal(text)
+    if name in ("float", "double", "decimal") and not number.is_finite():
+        return text
+    if name == "float":
+        return unpack("f", pack("f", number))[0]
+    if name == "double":
+        return float(number)
+    if name == "decimal" and not type_.sizes:
+        return text
+    digits = type_.sizes[1] if name == "decimal" else 0
+    rounded = number.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, Context(prec=100))
+    if name == "decimal":
+        return f"{rounded:f}"
+    whole = int(rounded)
+    if name == "year" and whole and not 1901 <= whole <= 2155:
+        raise ValueError
+    return whole if whole < 1 << 63 else str(whole)
+
+
+def _moment(text: str, type_: MySQLType, *, is_time: bool) -> str:
+    is_day, size = type_.name != "time", type_.sizes[0] if type_.sizes else 0
+    found = (_MOMENT if is_day else _TIME).fullmatch(text)
+    if found is None and is_time and is_day:
+        return text  # beyond the calendar
+    if found is None or (is_time and not is_day):
+        raise ValueError
+    begin, fraction = found[1], found[2] or ""
+    if fraction[size : size + 1] >= "5":  # MySQL rounds it, MariaDB cuts it
+        raise ValueError
+    if type_.name == "date":
+        return begin[:10]
+    digits = fraction[:size].ljust(6, "0")
+    if not is_day:
+        return begin if digits == "000000" else f"{begin}.{digits}"
+    return f"{begin if ' ' in begin else f'{begin} 00:00:00'}.{digits}"
+
+
+def as_in_source(target: Target, table: TargetTable, column: str, type_text: str) -> None:
+    """Remove blanks at the end of a CHAR, and parts of a second, which PostgreSQL and DuckDB keep. Raises
+    Rejected if MySQL, which rounds parts of a second, and MariaDB would differ."""
+    type_, name = read_type(type_text), target.quote(column)
+    size = type_.sizes[0] if type_.sizes else 0
+    new = where = ""
+    if type_.name == "char":
+        new, where = f"rtrim({name}, ' ')", f"{name} LIKE '% '"
+    elif type_.name in ("datetime", "timestamp", "time") and size < 6:
+        lost = f"(extract(microseconds FROM {name})::bigint % {10 ** (6 - size)})"
+        new, where = f"{name} - {lost} * INTERVAL '1 microsecond'", f"{lost} <> 0"
+        if target.any_row(table, f"abs({lost}) >= {5 * 10 ** (5 - size)}"):
+            raise Rejected(
+                f"column {column} of {table.name} cannot become {type_text}: MySQL rounds some of its "
+                "values, and MariaDB cuts them"
+            )
+    if new and target.any_row(table, where):
+        target.run(f"UPDATE {target.ref(table)} SET {name} = {new} WHERE {where}")
 
 
 def modify_in_mysql(target: Target, table: TargetTable, column: str, definition: str) -> None:

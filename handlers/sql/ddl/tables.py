@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from hashlib import sha256
+from uuid import uuid4
 
 import sqlalchemy as sa
 
@@ -174,6 +175,14 @@ def _mark_all(target: Target, table: TargetTable, name: str, value: object, sour
     target.set_all(table, column, value, type_, f" WHERE {column} IS NULL")
 
 
+_TAKEN = sa.text(
+    "SELECT own.relname FROM pg_index JOIN pg_class own ON own.oid = indexrelid JOIN pg_class other "
+    "ON other.relname = own.relname AND other.relnamespace = quote_ident(:schema)::regnamespace "
+    "WHERE indrelid = CAST(:table AS regclass)"
+)
+"""PostgreSQL: the indexes of a table whose names another schema has, too."""
+
+
 def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
     """Rename the table. Return False if it has the name already, does not exist, or `new` exists."""
     if table == new or not target.exists(table):
@@ -191,6 +200,10 @@ def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
         return True
     if table.schema != new.schema:
         schema = new.schema or target.connection.dialect.default_schema_name or ""
+        known = {"table": target.ref(table), "schema": schema}
+        for index in target.connection.scalars(_TAKEN, known).all():  # it has the name of a former table
+            free = f"{uuid4().hex}{index[-31:]}"
+            target.run(f"ALTER INDEX {target.ref(table._replace(name=index))} RENAME TO {target.quote(free)}")
         target.alter(table, f"SET SCHEMA {target.quote(schema)}")
         table = table._replace(schema=new.schema)
     if table.name != new.name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -198,6 +199,12 @@ class Target:
     def still_null(self, column: str) -> str:
         """Return the condition for rows that the source has now and whose quoted column has no value yet."""
         return " AND ".join(f"{one} IS NULL" for one in (column, *map(self.quote, filter(None, [self.end]))))
+
+    def function(self, call: Callable[..., Any], *columns: str) -> str:
+        """Return an expression that calls a function of Python with columns' values, in SQLite."""
+        driver: Any = self.connection.connection.driver_connection
+        driver.create_function("binlane_called", len(columns), call)
+        return f"binlane_called({', '.join(map(self.quote, columns))})"
 
     def any_row(self, table: TargetTable, where: str) -> bool:
         return (

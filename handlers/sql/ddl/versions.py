@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
-from itertools import count
 
 from handlers.api import Rejected
 from handlers.mysql import ddl
+from handlers.mysql.ddl.rules import free_name
 from handlers.sql.ddl.columns import rename_column
 from handlers.sql.ddl.tables import rename_table
 from handlers.sql.ddl.target import Target, TargetTable
@@ -19,7 +18,6 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
     """Do what the statement does in a history. Returns why nothing else is done; empty: it is followed as in
     a replica. Raises Rejected."""
     table, kept, source = target.table(operation.table), target.kept, operation.table
-    dropped = kept.dropped(source)
     match operation:
         case ddl.CreateTable(columns=columns):
             names = {one.name.casefold() for one in columns}
@@ -30,30 +28,43 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
         case ddl.ChangeKey():
             return "later rows are found by the new key"
         case ddl.DropColumn(name=name):
-            kept.note_dropped(source, dropped.union(filter(None, [target.column(table, name)])))
+            note_dropped(target, source, name)
             return "the column keeps its values, and is NULL in new versions"
         case ddl.TruncateTable() | ddl.DropTable():
             if target.exists(table):
                 _end_all(target, table, period)
             return "its versions have ended"
         case ddl.RenameTable(to=to) if target.exists(table) and table != target.table(to):
-            _set_aside(target, target.table(to), period)
-        case ddl.AddColumn(column=column) if (taken := target.column(table, column.name)) in dropped:
-            kept.note_dropped(source, dropped.difference([taken]))
-            set_column_aside(target, table, taken)
+            _set_aside(target, to, period)
         case ddl.RenameColumn(name=name, to=new) if (old := target.column(table, name)) is not None:
             taken = target.column(table, new)
-            if taken is not None and taken != old:  # the source has dropped it
-                kept.note_dropped(source, dropped.difference([taken]))
+            if taken != old:  # the source has dropped it
                 set_column_aside(target, table, taken)
     return ""
+
+
+def note_dropped(target: Target, source: ddl.TableName, name: str) -> None:
+    """Note that the source has dropped a column, which the target keeps."""
+    column = target.column(target.table(source), name)
+    if column is not None:
+        target.kept.note_dropped(source, {*target.kept.dropped(source), column})
+
+
+def give_name(target: Target, source: ddl.TableName, name: str) -> None:
+    """Set a column aside that the source has dropped, because it gives its name to another one."""
+    dropped, table = target.kept.dropped(source), target.table(source)
+    others = {one for one in dropped if one.casefold() != name.casefold()}
+    if others != dropped:
+        column = target.column(table, name)
+        set_column_aside(target, table, column if column in dropped else None)
+        target.kept.note_dropped(source, others)  # MariaDB: if it stops before this, it comes here again
 
 
 def set_column_aside(target: Target, table: TargetTable, name: str | None) -> None:
     """Rename a column that the source has dropped: another column gets its name."""
     if name is not None:
         columns = {one.casefold() for one in target.columns(table)}
-        rename_column(target, table, name, _free(name, lambda one: one.casefold() in columns))
+        rename_column(target, table, name, free_name(name, lambda one: one.casefold() in columns))
 
 
 def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
@@ -68,19 +79,16 @@ def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> Non
     target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {end} < {start}")
 
 
-def _set_aside(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
+def _set_aside(target: Target, source: ddl.TableName, period: tuple[str, str]) -> None:
     """Rename the history of a table that the source has dropped: another table gets its name."""
+    table = target.table(source)
     if period[1] in target.columns(table) and not _has_current(target, table, period):
-        free = _free(table.name, lambda one: target.exists(table._replace(name=one)))
-        rename_table(target, table, table._replace(name=free))
+        free = free_name(table.name, lambda one: target.exists(table._replace(name=one)))
+        aside = table._replace(name=free)
+        target.kept.owners(target.naming).note_aside(source, aside)
+        rename_table(target, table, aside)
 
 
 def _has_current(target: Target, table: TargetTable, period: tuple[str, str]) -> bool:
     is_history = period[1] in target.columns(table)
     return is_history and target.any_row(table, f"{target.quote(period[1])} IS NULL")
-
-
-def _free(name: str, is_taken: Callable[[str], bool]) -> str:
-    """Return the first free one of NAME_old, NAME_old2, NAME_old3 ..., as in Spark tables."""
-    names = (f"{name}_old{'' if number == 1 else number}" for number in count(1))
-    return next(one for one in names if not is_taken(one))

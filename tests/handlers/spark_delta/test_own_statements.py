@@ -15,6 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from delta_lab import MakeTable, Table, shape
 
+from handlers import Change as SourceChange
+from handlers.mysql.ddl import TableName
+from handlers.mysql.ddl.rules import DDLRules
+from handlers.spark.ddl.follow import follow
+from handlers.spark.ddl.surroundings import Surroundings
 from handlers.spark.delta.checkpoints import write_checkpoint
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.few_files import Rewrite, exact_scalar
@@ -350,3 +355,36 @@ def test_parts_that_are_declared_or_renamed_are_for_spark(make_table: MakeTable,
     table.sql(statement)
     options = table.options.model_copy(update={"merge": OWN})
     assert WithoutSpark(options, LocalFiles()).next_version(table.ref) is None
+
+
+def test_a_statement_goes_on_after_a_crash_however_many_commits_of_others_follow(tmp_path: Path) -> None:
+    table = Table(None, tmp_path / "t", merge=OWN)
+    table.merge(table.put(ROWS, {"id": 1}))
+    sql, name = "ALTER TABLE orders ADD COLUMN more int DEFAULT 5", TableName("shop", "orders")
+    change = SourceChange("ddl", None, None, None, sql, 0, "cdc", 0, 5, 0, None, None)
+
+    def follow_it(commits: int) -> None:
+        """`commits`: of a worker that dies before the next one."""
+
+        def next_of(_: Any) -> NextVersion:
+            nonlocal commits
+            commits -= 1
+            if commits < 0:
+                raise InterruptedError
+            return next_version(table)
+
+        no_session: Any = None
+        around = Surroundings(lambda _: table.ref, LocalFiles(), f"{tmp_path}/_binlane", next_version=next_of)
+        where = {"database": name.database, "table": name.table, "mode": "replica", "key": ("id",)}
+        follow(no_session, change, around, rules=DDLRules(), note="{}", **where)
+
+    with pytest.raises(InterruptedError):
+        follow_it(1)
+    for number in range(30):
+        columns = ColumnChange.of(next_version(table).base.metadata)  # type: ignore[union-attr]
+        assert "more" in [each["name"] for each in columns.fields]
+        next_version(table).alter("SET TBLPROPERTIES", lambda columns, n=number: columns.set("x", str(n)))  # type: ignore[misc]
+    for kept in (tmp_path / "_binlane").rglob("*.steps"):
+        kept.unlink()  # a worker that is killed writes none
+    follow_it(9)
+    assert read_at(table.path, ["more"])["more"].to_pylist() == [5]

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, shape
 
-from handlers.spark.delta.commits.commit_notes import LostCommit, Restore, check_restores, restore
+from handlers.spark.delta.commits.commit_notes import LostCommit, Restore, check_restores, see
 from handlers.spark.delta.commits.held_segments import held_by
+from handlers.spark.delta.log_actions import CommitInfo
 from handlers.spark.log.last_seen_table import Held
 
 
+def restored(operation: str, parameters: dict[str, Any], note: str | None = None) -> list[Restore]:
+    """What version 7 restored."""
+    found: list[Restore] = []
+    see("t", 7, CommitInfo(note, operation, parameters), found)
+    return found
+
+
 def test_a_commit_tells_what_it_brought_back() -> None:
-    assert restore(7, "RESTORE", {"version": "3", "timestamp": None}) == Restore(7, 3)
-    assert restore(7, "RESTORE", {"version": None, "timestamp": "2026-11-22"}) == Restore(7, -1)
-    assert restore(7, "WRITE", {"mode": "Append"}) is None
-    assert restore(7, "REPLACE COLUMNS", {}) is None  # of the same table
+    assert restored("RESTORE", {"version": "3", "timestamp": None}) == [Restore(7, 3)]
+    assert restored("RESTORE", {"version": None, "timestamp": "2026-11-22"}) == [Restore(7, -1)]
+    assert restored("WRITE", {"mode": "Append"}) == []
+    assert restored("REPLACE COLUMNS", {}) == []  # of the same table
 
 
 @pytest.mark.parametrize(
     "operation", ["CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE", "CREATE TABLE", "CLONE"]
 )
 def test_a_commit_tells_that_it_makes_another_table(operation: str) -> None:
-    assert restore(7, operation, {}) == Restore(7, -1, is_other=True)
-    assert restore(7, operation, {}, is_own=True) is None
+    assert restored(operation, {}) == [Restore(7, -1, is_other=True)]
+    assert restored(operation, {}, '{"binlane": {}}') == []
     with pytest.raises(LostCommit, match="t was replaced by another table by its version 7"):
         check_restores("t", 5, [Restore(7, -1, is_other=True)])
     check_restores("t", 5, [Restore(8, 6), Restore(7, -1, is_other=True)])

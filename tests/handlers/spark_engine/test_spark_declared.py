@@ -230,6 +230,22 @@ def test_rows_that_a_condition_refuses_are_rejected(make_lake: MakeLake, without
 
 
 @pytest.mark.usefixtures("told_to_merge")
+def test_a_refused_row_behind_a_piece_is_the_one_that_is_rejected(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    make(lake, "id int, name string, n int")
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT short CHECK (name <> 'bad')")
+    lake.take(change(1, {"id": 1, "name": "ok"}))
+    wide = {"id": "int", "name": "varchar(20)", "n": "int"}
+    good = [change(offset, {"id": offset, "name": "ok", "n": 1}, wide) for offset in (3, 4)]
+    bad = change(5, {"id": 5, "name": "bad", "n": 1}, wide)
+    # The first piece is put. The second one's first row is not at fault.
+    assert rejected(lake, change(2, {"id": 2, "name": "ok"}), *good, bad).at == 3
+    lake.take(change(2, {"id": 2, "name": "ok"}), *good)
+    lake.sink().merge()
+    assert [key for key, *_ in lake.rows()] == [1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("told_to_merge")
 def test_a_replica_of_an_append_only_table_is_refused(make_lake: MakeLake) -> None:
     lake = make_lake()
     make(lake, "id int, name string", "TBLPROPERTIES ('delta.appendOnly' = 'true')")

@@ -47,7 +47,7 @@ def test_rows_are_missed_where_another_table_took_the_place_of_theirs(lake: Lake
         "CREATE OR REPLACE TABLE {t} USING delta PARTITIONED BY (name) AS SELECT * FROM {t} WHERE id = 1"
     )
     lake.take(row(3, 3, ""))
-    told = "was replaced by another table by its version 1, but version 0 had newer rows"
+    told = "was replaced by another table by its version 1, but version 0 had a newer part"
     with pytest.raises(LogFailure, match=told):
         lake.sink().merge()
     lake.crash()

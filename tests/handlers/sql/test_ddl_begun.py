@@ -106,6 +106,40 @@ def test_a_statement_that_stopped_half_way_is_done_once(
     assert deaths >= 2
 
 
+@pytest.mark.parametrize("before_the_statement", [True, False], ids=["before", "after"])
+def test_a_statement_that_stopped_half_way_is_done_once_in_a_history(
+    make_sql: Callable[[str], SqlLab], before_the_statement: bool
+) -> None:
+    lab, row, deaths = make_sql("mariadb"), {"id": 1, "price": 100, "price_new": 200}, 0
+    sql = (
+        "ALTER TABLE orders DROP price_new, ADD fresh int NOT NULL DEFAULT 7, "
+        "ADD price_new varchar(9) NOT NULL DEFAULT 'x', RENAME COLUMN price TO price_old"
+    )
+    for after in range(1, 40):
+        for table in (lab.ref("shop.orders"), "binlane_marks"):
+            lab.run(f"DROP TABLE IF EXISTS {table}")
+        with lab.handler(mode="history") as handler:
+            handler.handle(orders(row, {"before": row, "after": row}, types=TYPES))
+            verbs = ("ALTER", "UPDATE", "INSERT", "DELETE")
+            with dying(handler, after, before_the_statement=before_the_statement, verbs=verbs) as seen:
+                try:
+                    handler.handle(statement(sql, 2))
+                except Gone:
+                    deaths += 1
+        with lab.handler(mode="history") as handler:
+            handler.handle(statement(sql, 2))
+            handler.handle(statement(sql, 2))
+        names = "id, price_old, price_new, price_new_old, fresh"
+        assert [tuple(one.values()) for one in lab.rows("shop.orders", names)] == [
+            (1, 100, "x", 200, 7),
+            (1, 100, None, 200, None),
+        ], seen
+        assert len(lab.rows()[0]) == 7
+        if len(seen) < after:
+            break
+    assert deaths >= 8
+
+
 def test_what_is_written_down_of_one_statement_is_not_taken_for_another(
     make_sql: Callable[[str], SqlLab],
 ) -> None:

@@ -10,6 +10,7 @@ from ddl_lab import DDLLab
 from structlog.testing import capture_logs
 
 from handlers import Rejected
+from handlers.mysql.ddl.rules import DDLRules
 
 
 def test_columns_are_dropped(lab: DDLLab) -> None:
@@ -20,6 +21,22 @@ def test_columns_are_dropped(lab: DDLLab) -> None:
     assert lab.columns() == ["id"]
     assert lab.rows() == [("1",)]
     assert lab.key() == ["id"]
+
+
+@pytest.mark.parametrize("sql", ["ADD C int NOT NULL DEFAULT 5", "RENAME COLUMN b TO C"])
+def test_a_column_that_is_kept_gives_its_name_to_another(lab: DDLLab, sql: str) -> None:
+    rules = DDLRules(drop_columns=False)
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, c int, b int)")
+    lab.put({"id": "int", "c": "int", "b": "int"}, {"id": 1, "c": 2, "b": 5})
+    lab.follow("ALTER TABLE t DROP COLUMN c", rules=rules)
+    lab.follow("RENAME TABLE t TO u, u TO t", rules=rules, times=1)
+    lab.follow(f"ALTER TABLE t {sql}", rules=rules)
+    assert lab.rows("id, c_old") == [("1", "2")]
+    assert lab.rows('"C"' if lab.dialect == "postgresql" else "C") == [("5",)]
+    lab.follow("DROP TABLE t", rules=rules)
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, c int)", rules=rules)
+    lab.follow("ALTER TABLE t ADD c int", rules=rules)
+    assert lab.columns() == ["id", "c"]
 
 
 def test_a_column_of_the_key_is_dropped(lab: DDLLab) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -152,6 +153,14 @@ def test_a_value_that_the_new_type_does_not_take_is_told(make_sql: MakeLab) -> N
             handler.handle(both)
     assert error.value.at == 1
     assert len(lab.rows()) == 3
+
+
+def test_a_numeric_that_loses_its_size_keeps_its_fraction(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        for offset, type_ in enumerate(("decimal(10,2)", "decimal")):
+            types = SchemaTypes({"id": "int", "n": type_})
+            handler.handle(batch(types, {"id": offset, "n": Decimal("1.25")}, offset=offset, later=offset))
+    assert [Decimal(str(row["n"])) for row in sql.rows()] == [Decimal("1.25")] * 2
 
 
 def test_a_native_type_follows(make_sql: MakeLab) -> None:

@@ -79,6 +79,19 @@ def test_a_table_is_renamed_with_its_rows(lab: DDLLab) -> None:
     assert {name.name.split(".", 1)[-1] for name in result.targets} >= {"订`单"}
 
 
+def test_a_renamed_table_moves_to_a_database_that_has_its_former_name(lab: DDLLab) -> None:
+    """In PostgreSQL, its index still has that name."""
+    for database in ("db", "other"):
+        lab.follow("CREATE TABLE former (id int PRIMARY KEY, v int)", table="former", database=database)
+    lab.put({"id": "int"}, {"id": 1}, table="former")
+    lab.follow("RENAME TABLE former TO t")
+    lab.follow("RENAME TABLE db.t TO other.t", database="other")
+    assert lab.rows("id", "t", "other") == [("1",)]
+    assert lab.key("t", "other") == ["id"]
+    lab.follow("ALTER TABLE t DROP PRIMARY KEY", database="other")
+    assert lab.key("t", "other") == []
+
+
 def test_a_table_moves_to_another_database(lab: DDLLab) -> None:
     lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
     lab.put({"id": "int"}, {"id": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -209,6 +210,8 @@ def test_a_table_that_gets_a_former_name_leaves_the_ended_history_aside(sql: Sql
             handler.handle(rows)
             assert versions(sql) == [(number, "new", second, None), (9, "later", second + 3, None)]
         assert not sql.has("shop.new")
+        with pytest.raises(Rejected, match=r"old_old of the target holds the rows of (shop|\*)\.old"):
+            handler.handle(orders(insert(90, row(5)), types=TYPES, table="shop.old_old", offset=90))
     assert versions(sql, table="shop.old_old") == [(0, "first", 1, 12)]
     assert versions(sql, table="shop.old_old2") == [(1, "new", 10, 22), (9, "later", 13, 22)]
     assert versions(sql, table="shop.old") == [(2, "new", 20, 32), (9, "later", 23, 32)]
@@ -380,6 +383,35 @@ def test_spellings_of_one_key_are_one_row(sql: SqlLab) -> None:
         halves = delete(50, row(3), **moved), insert(50, {"id": "3", "name": "b"}, index=1, **moved)
         handler.handle(orders(*halves, types=TYPES, offset=4))
     assert versions(sql, "name", "qty")[2:] == [(3, "a", 1, 10, 50), (3, "b", 1, 50, None)]
+
+
+def test_writers_of_two_topics_never_overlap_a_rows_versions(server: SqlLab) -> None:
+    """A replayed dead letter, beside the worker."""
+    failed: list[BaseException] = []
+
+    def write(topic: str) -> None:
+        with server.handler(mode="history") as handler:
+            for number in range(40):
+                changes = [update(1 + number, row(id_), row(id_, f"{topic} {number}")) for id_ in range(4)]
+                try:
+                    handler.handle(orders(*changes, types=TYPES, topic=topic, offset=4 * number))
+                except BaseException as error:
+                    failed.append(error)
+
+    with server.handler(mode="history") as handler:
+        handler.handle(orders(insert(1, row(0)), types=TYPES))
+    threads = [Thread(target=write, args=(topic,)) for topic in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    found = versions(server)
+    assert len(found) == 1 + 4 * 2 * 40
+    for id_ in range(4):
+        periods = [each[2:] for each in found if each[0] == id_]
+        assert [end for _, end in periods[:-1]] == [start for start, _ in periods[1:]], periods
+        assert periods[-1][1] is None
 
 
 def test_tables_that_cannot_hold_versions_are_told(sql: SqlLab) -> None:

@@ -22,7 +22,7 @@ _SHOWN = 24
 
 
 class GuessError(Exception):
-    """Why the format cannot be guessed, in one sentence without values."""
+    """Why no configuration can be written, in one sentence without values of records."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,8 @@ def _own_json(records: Sequence[Record], topic: str) -> Guess:
         )
     database, _, table = topics.pop().strip(".").rpartition(".")
     after = "."
-    nested = Counter(
-        name for row in rows for name in row if isinstance(row[name], dict) and PLAIN.fullmatch(name)
-    )
+    objects = (name for row in rows for name in row if isinstance(row[name], dict))
+    nested = Counter(filter(PLAIN.fullmatch, objects))
     if not all("id" in row for row in rows) and (most := nested.most_common(1)) and most[0][1] == len(rows):
         after, rows = most[0][0], [row[most[0][0]] for row in rows]
     key = [name for name in ("id", f"{table}_id") if all(row.get(name) is not None for row in rows)][:1]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from handlers import Change
-from handlers.mysql.types import INTEGERS, SYNONYMS
+from handlers.mysql.types import INTEGERS, SYNONYMS, literal
 from worker.formats.debezium.column_values import reader_of
 from worker.formats.debezium.connect.schema import (
     DECIMAL,
@@ -136,8 +136,7 @@ def _decimal(field: Field) -> str:
 def _labels(field: Field) -> list[str] | None:
     if field.name not in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
         return None
-    labels = unquoted_list(field.parameter("allowed") or "")
-    return ["'" + label.replace("\\", "\\\\").replace("'", "''") + "'" for label in labels]
+    return [literal(label) for label in unquoted_list(field.parameter("allowed") or "")]
 
 
 def _number(text: str | None) -> int | None:

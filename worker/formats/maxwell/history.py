@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from handlers.mysql import ddl
-from handlers.mysql.types import INTEGERS, MySQLType, read_type
+from handlers.mysql.types import INTEGERS, MySQLType, literal, read_type
 from worker.formats.interface import LogPosition, Record
 from worker.formats.json_values import READ_ERRORS
 from worker.formats.maxwell.rows import Header
@@ -131,18 +131,13 @@ def _type_text(column: MaxwellColumn, defined: list[ddl.Column], before: str | N
     if column.charset == "binary":
         name = _AS_BYTES.get(name, name)
     if name in ("enum", "set"):
-        return f"{name}({','.join(map(_literal, column.labels or ()))})"
+        return f"{name}({','.join(map(literal, column.labels or ()))})"
     if name in ("time", "datetime", "timestamp"):
         return f"{name}({column.fraction})" if column.fraction else name
     size, unsigned = _defined_size(name, column.name, defined) or _kept(name, before)
     if name in INTEGERS:
         unsigned = not column.signed
     return f"{name}{size} unsigned" if unsigned else f"{name}{size}"
-
-
-def _literal(label: str) -> str:
-    escaped = label.replace("\\", "\\\\").replace("'", "''")
-    return f"'{escaped}'"
 
 
 def _kept(name: str, before: str | None) -> tuple[str, bool]:

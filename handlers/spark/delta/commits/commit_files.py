@@ -8,14 +8,15 @@ from typing import Any
 
 import msgspec
 
-from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, restore
-from handlers.spark.delta.log_actions import Action, read_action
+from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, see
+from handlers.spark.delta.log_actions import Action, CommitInfo, read_action
 from handlers.spark.delta.log_files import Unknown, hinted_version
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
 
 _MOST = 50
 """The most commits that are read. Delta writes a checkpoint after every ten."""
+_MOST_NOTES = 1_000
 
 
 def held_in_files(files: Files, path: str, app_id: str, newest: int | None = None) -> Held | None:
@@ -23,16 +24,16 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
     commits' files do not show it: ask Spark. `newest`: the table's version, if it is known.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
-    Raises LostCommit if a RESTORE undid the newest of them, and what `files` raises."""
+    Raises LostCommit if a RESTORE undid the newest of them or a later statement, and what `files` raises."""
     version = 0 if newest is None else -1  # without a table, none is read
     restores: list[Restore] = []
     try:
         for version, commit in islice(_newest_first(files, path, newest), _MOST):
-            restores += _restores(version, commit)
+            notes = [see(path, version, info, restores) for info in _infos(commit)]
             for action in _actions(commit, b'"txn"'):
                 if action.txn is not None and action.txn.app_id == app_id:
                     check_restores(path, version, restores)
-                    held = brought(_note(commit), app_id)
+                    held = brought(next(iter(notes), None), app_id)
                     return held if held is not None and held.first == action.txn.version else None
     except Unknown:
         return None
@@ -47,20 +48,23 @@ def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | N
     if commit is None:
         raise LookupError(f"the file of commit {version} of {path} is gone")
     try:
-        return _note(commit)
+        return next((read_note(info.user_metadata) for info in _infos(commit)), None)
     except Unknown as error:
         raise LookupError(f"the file of commit {version} of {path} cannot be read") from error
 
 
 def notes_in_files(files: Files, path: str, most: int, newest: int | None = None) -> list[str] | None:
-    """Return the user metadata of the newest `most` commits that have any, newest first. None: ask Spark.
-    `newest`: as in `held_in_files`. Raises what `files` raises."""
+    """Return the user metadata of the newest `most` commits that have any, newest first, and of those before
+    them back to a merge. None: ask Spark. `newest`: as in `held_in_files`. Raises what `files` raises."""
     notes: list[str] = []
+    has_merge = False
     try:
-        for _, commit in islice(_newest_first(files, path, newest), most):
-            for action in _actions(commit, b'"commitInfo"'):
-                if action.commit_info is not None and action.commit_info.user_metadata is not None:
-                    notes.append(action.commit_info.user_metadata)
+        for number, (_, commit) in enumerate(_newest_first(files, path, newest)):
+            if number >= (most if has_merge else _MOST_NOTES):
+                break
+            found = [info.user_metadata for info in _infos(commit) if info.user_metadata is not None]
+            has_merge = has_merge or any((read_note(each) or {}).get("segment") for each in found)
+            notes += found
     except Unknown:
         return None
     return notes
@@ -100,17 +104,9 @@ def _commit(files: Files, folder: str, version: int) -> bytes | None:
         return None
 
 
-def _note(commit: bytes) -> dict[str, Any] | None:
-    infos = [action.commit_info for action in _actions(commit, b'"commitInfo"')]
-    return next((read_note(info.user_metadata) for info in infos if info is not None), None)
-
-
-def _restores(version: int, commit: bytes) -> Iterator[Restore]:
-    for action in _actions(commit, b'"commitInfo"'):
-        if (info := action.commit_info) is not None:
-            is_own = read_note(info.user_metadata) is not None
-            each = restore(version, info.operation, info.operation_parameters, is_own=is_own)
-            yield from () if each is None else (each,)
+def _infos(commit: bytes) -> list[CommitInfo]:
+    infos = (action.commit_info for action in _actions(commit, b'"commitInfo"'))
+    return [info for info in infos if info is not None]
 
 
 def _actions(commit: bytes, kind: bytes) -> Iterator[Action]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from handlers.spark.delta.log_actions import CommitInfo
 from handlers.spark.log.last_seen_table import Held
 
 _MAKES = re.compile("(CREATE|REPLACE|CREATE OR REPLACE) TABLE|CLONE")
@@ -88,21 +89,22 @@ class Restore(NamedTuple):
     """Whether it put another table in this one's place."""
 
 
-def restore(
-    version: int, operation: str | None, parameters: Mapping[str, object] | None, *, is_own: bool = False
-) -> Restore | None:
-    """Return the restore that a commit made. None if it made none. `parameters`: as in Delta's log, numbers
-    as text. `is_own`: binlane made the commit."""
-    if operation == "RESTORE":
-        to = (parameters or {}).get("version")
-        return Restore(version, -1 if to is None else int(str(to)))
-    if not is_own and _MAKES.match(operation or ""):
-        return Restore(version, -1, is_other=True)
-    return None
+def see(table: str, version: int, info: CommitInfo, restores: list[Restore]) -> dict[str, Any] | None:
+    """Return a commit's note, None for another writer's. `restores` gets the restore that it made, after
+    those that came later. Raises LostCommit if they undid the statement of the source that it followed."""
+    note = read_note(info.user_metadata)
+    if info.operation == "RESTORE":
+        to = (info.operation_parameters or {}).get("version")
+        restores.append(Restore(version, -1 if to is None else int(str(to))))
+    elif note is None and _MAKES.match(info.operation or ""):
+        restores.append(Restore(version, -1, is_other=True))
+    elif note is not None and "ddl" in note:  # a table without rows may be replaced
+        check_restores(table, version, [each for each in restores if not each.is_other])
+    return note
 
 
 def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None:
-    """Check that the table still has the rows of version `merged`, which merged its newest segments.
+    """Check that the table still has what its version `merged` brought: its newest segments, or a statement.
 
     `restores`: the restores after it, newest first. Delta's transaction identifiers survive a restore, so
     they still name the lost segments. Raises LostCommit."""
@@ -115,7 +117,7 @@ def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None
             earlier = f"restored to version {seen}" if seen >= 0 else "restored to an earlier time"
             what = "replaced by another table" if each.is_other else earlier
             raise LostCommit(
-                f"{table} was {what} by its version {each.version}, but version {merged} had newer rows of "
-                "its log, which would be lost. Restore them (RESTORE TABLE delta.`...` TO VERSION AS OF "
+                f"{table} was {what} by its version {each.version}, but version {merged} had a newer part "
+                "of its log, which would be lost. Restore it (RESTORE TABLE delta.`...` TO VERSION AS OF "
                 f"{each.version - 1}); or remove the table with its log, and read the source again"
             )

@@ -9,7 +9,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, restore
+from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, see
+from handlers.spark.delta.log_actions import CommitInfo
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.last_seen_table import FOLDER, Held, ToldHeld
 from handlers.spark.log.store_choice import AnySpark, files_for
@@ -58,8 +59,8 @@ def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> He
     Delta's transaction identifiers contain the first segment of the newest commit that merged any, and its
     note contains the last. With SQL only (or if `is_classic` is False), both are read from the notes. If
     Delta has removed those old commits, its checkpoints contain the first segment, and the log the last.
-    Raises UnknownSegments if the log does not, LostCommit if a RESTORE undid the newest segments, and what
-    Spark raises."""
+    Raises UnknownSegments if the log does not, LostCommit if a RESTORE undid the newest segments or a later
+    statement, and what Spark raises."""
     snapshot = delta_snapshot(session, ref) if is_classic else None
     if snapshot is not None:
         return held_in_snapshot(session, ref, snapshot)
@@ -155,10 +156,8 @@ def _notes(
     limit = "" if last is None else f" LIMIT {last}"
     history = session.sql(f"DESCRIBE HISTORY {ref.sql}{limit}")
     for row in history.select("version", "operation", "operationParameters", "userMetadata").collect():
-        note = read_note(row.userMetadata)
-        found = restore(row.version, row.operation, row.operationParameters, is_own=note is not None)
-        if found is not None and restores is not None:
-            restores.append(found)
+        info = CommitInfo(row.userMetadata, row.operation, row.operationParameters)
+        note = see(str(ref), row.version, info, [] if restores is None else restores)
         if note is not None:
             yield row.version, note
 

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField
 
 from handlers.api import Rejected
-from handlers.options.templates import place_of
 from handlers.spark.delta.evolving import spark_schema, sql_type
 from handlers.spark.delta.modes.replica import key_range
 from handlers.spark.delta.state import TableState, look
@@ -29,22 +28,23 @@ from handlers.spark.table_ref import TableRef, quoted
 class Judging:
     """For the rows of one table."""
 
-    name: str
-    """The source table's name."""
     ref: TableRef
     world: World
 
-    def check(self, piece: RowPiece, declared: Declared, catch_up: Callable[[], None]) -> None:
-        """Check a piece. Calls `catch_up`, which merges everything before it, if the table decides: by its
-        own columns, or by its values for rows that lack some. Raises Rejected, and what `catch_up` and Spark
-        raise."""
-        self._check_keyless(piece)
+    def check(
+        self, piece: RowPiece, where: Callable[[int], str], declared: Declared, catch_up: Callable[[], None]
+    ) -> None:
+        """Check a piece. `where`: describes a change of the batch's pieces. Calls `catch_up`, which merges
+        everything before it, if the table decides: by its own columns, or by its values for rows that lack
+        some. Raises Rejected, and what `catch_up` and Spark raise."""
+        self._check_keyless(piece, where)
         if self.world.iceberg is not None:
             return
         conditions, prefix, shape = dict(declared.conditions), self.world.options.prefix, piece.shape
         is_replica, keeps_all = (self.world.options.mode == each for each in ("replica", "changelog"))
         is_there = is_replica and (piece.partial or declared.has_checks_beyond(shape))
-        tells_less = keeps_all and not _LESS.isdisjoint(one.op for one in piece.changes)
+        ops = piece.rows[f"{prefix}op"].unique().to_pylist() if keeps_all and declared.not_null else ()
+        tells_less = not _LESS.isdisjoint(ops)
         if tells_less or (is_replica and piece.partial):
             conditions |= {f"{each} NOT NULL": f"{quoted(each)} IS NOT NULL" for each in declared.not_null}
         if not conditions:
@@ -66,19 +66,16 @@ class Judging:
             found = first_refused(frame, piece.rows.num_rows, conditions)
         if found is not None:
             row, what = found
-            place = piece.places[row]
-            where = place_of(piece.changes[place], self.name)
-            raise Rejected(
-                f"{where}: the row violates what the table declares: {what}", at=piece.start + place
-            )
+            at = piece.start + piece.places[row]
+            raise Rejected(f"{where(at)}: the row violates what the table declares: {what}", at=at)
 
-    def _check_keyless(self, piece: RowPiece) -> None:
+    def _check_keyless(self, piece: RowPiece, where: Callable[[int], str]) -> None:
         mode, allowed = self.world.options.mode, self.world.options.without_key
         must = mode == "history" or self.world.iceberg is not None
         if not piece.shape.key and mode != "changelog" and (must or allowed == "refuse"):
             advice = "keep its changelog" if must else "set without_key: match, or keep its changelog"
             raise Rejected(
-                f"{place_of(piece.changes[0], self.name)}: the table has no primary key, which mode {mode} "
+                f"{where(piece.start)}: the table has no primary key, which mode {mode} "
                 f"needs: give it one, or {advice}",
                 at=piece.start,
             )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec.structs import replace
 
 from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavailable
+from handlers.failures import RowsLost
 from handlers.options.templates import place_of
 from handlers.progress import MadeAnew
 from handlers.spark.engine.packs import Handed
@@ -183,42 +184,46 @@ class TableSink:
             self.end.forget_table()
 
     def _take(self, batch: Batch) -> None:
-        changes: Sequence[Change] = batch.changes
-        places: Sequence[int] = range(len(changes))
+        places: Sequence[int] = range(len(batch.changes))
         anew: Sequence[MadeAnew] = ()
         done = stop = 0
         try:
             self.end.load_once()
             if self.merges.own_faults >= _FAULTS:
                 self.merges.merge()  # raises the fault, if it persists
-            seen, anew = self.end.tail.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
-            changes, places = seen.beyond(batch.changes, batch.shard)
-            for piece in self._work.pieces(changes, self.end.shape, self.end.catch_up):
+            # Looking at all changes takes long if their rows are in a child process.
+            some = batch.changes[:1] if len(batch.positions) == 1 else batch.changes
+            seen, anew = self.end.tail.marks.followed(some, batch.topic_ids, self._work.known_ids)
+            found = self._work.cut(batch, seen, self.end.shape, self.end.catch_up)
+            places = found.places
+            for piece, seen in found.pieces:
                 stop = piece.stop
-                seen = seen.advanced(changes[piece.start : stop], batch.shard)
                 if isinstance(piece, RowPiece):
                     self.end.put(piece.rows, piece.shape, seen, partial=piece.partial)
                 else:
                     self._follow(piece, batch, seen)
                 done = stop
-            self._work.tell_passed_over(len(batch.changes) - len(changes), anew)
-        except SegmentTaken:
+            self._work.tell_passed_over(len(batch.changes) - len(places), anew)
+        except (SegmentTaken, RowsLost):
             raise
         except Exception as error:
-            told = self._told(error, changes, places, done)
+            told = self._told(error, batch.changes, places, done)
             if isinstance(error, Rejected) and error.at is None and stop > done + 1:
                 # Its rows are tried apart, because perhaps only one of them has such columns.
                 raise Rejected(str(told)) from error
-            if done and self.end.tail.ticket is None:
-                self._work.tell_passed_over(places[done - 1] + 1 - done, anew)
-                raise PartialFailure(places[done - 1] + 1, told) from error
-            raise told from error
+            if not done or self.end.tail.ticket is not None:
+                raise told from error
+            first = places[done - 1] + 1
+            if isinstance(told, Rejected) and told.at != first:
+                raise told from error  # the marks pass over the others; a cause would mean the first one
+            self._work.tell_passed_over(first - done, anew)
+            raise PartialFailure(first, told) from error
 
     def _told(
         self, error: Exception, changes: Sequence[Change], places: Sequence[int], done: int
     ) -> Exception:
-        """The error with table and offset. `done`: where in `changes` the failed part begins."""
-        where = place_of(changes[done], self.name) if done < len(changes) else self.name
+        """The error with table and offset. `done`: where in `places` the failed part begins."""
+        where = place_of(changes[places[done]], self.name) if done < len(places) else self.name
         if not isinstance(error, Rejected):
             told = self._work.explained(error, f"{where} on")
             return self._to_wait(told) if isinstance(told, LogFailure) else told

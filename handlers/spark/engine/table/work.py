@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from handlers.api import Change, Rejected
+from handlers.api import Batch, Rejected
 from handlers.mysql.ddl import TableName
+from handlers.options.templates import place_of
 from handlers.progress import MadeAnew
+from handlers.rows import on_rows
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict, check_own
@@ -22,6 +26,7 @@ from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import check_free
 from handlers.spark.delta.state import TableState, look, look_in_files
 from handlers.spark.delta.upkeep import UpkeepTimes, needs_optimize, optimize, vacuum
+from handlers.spark.engine.table.cutting import Cut, cut
 from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
@@ -29,10 +34,11 @@ from handlers.spark.engine.table.judging import Judging
 from handlers.spark.engine.table.merge_limits import DDLLock, MergeSize, ddl_lock_of
 from handlers.spark.engine.table.world import World
 from handlers.spark.log.last_seen_table import Held, ToldHeld
+from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import REPLACE, BrokenLog, Segment, missing, read_head
 from handlers.spark.log.segments import SegmentTaken
 from handlers.spark.rows.declared import Declared
-from handlers.spark.rows.pieces import Piece, RowPiece, pieces
+from handlers.spark.rows.pieces import Piece, RowPiece
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
 from handlers.spark.table_ref import TableRef
 
@@ -55,7 +61,7 @@ class TableWork:
         self.told_held = ToldHeld(world.files, self.ref.log_folder)
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
         self.following = Following(database, table, self.ref, world)
-        self._judging = Judging(f"{database}.{table}", self.ref, world)
+        self._judging = Judging(self.ref, world)
         self._world = world
         self._declared: Declared | None = None  # as last seen by any thread
         self.replaced = 0
@@ -97,26 +103,39 @@ class TableWork:
         """Check the declarations again before the next rows: others may change the table."""
         self._declared = None
 
-    def pieces(
-        self, changes: Sequence[Change], known: Shape | None, catch_up: Callable[[], None]
-    ) -> Iterator[Piece]:
-        """Cut and type the changes for the log, and check them against the declarations. `catch_up` merges
-        what is put. Raises SegmentTaken if the declarations differ after that."""
+    def cut(self, batch: Batch, seen: Marks, known: Shape | None, catch_up: Callable[[], None]) -> Cut:
+        """Cut and type the changes that `seen` lacks for the log, and check each piece against the
+        declarations. `catch_up` merges what is put. A piece raises SegmentTaken if the declarations differ
+        after that."""
         declared = self.declared()
-        for piece in pieces(
-            changes,
+        cutting = partial(
+            cut,
+            shard=batch.shard,
+            seen=seen,
             mode=self.options.mode,
             prefix=self.options.prefix,
             overrides=self._world.overrides,
             known=known,
             table=f"{self.database}.{self.table}",
             declared=declared,
-        ):
+        )
+        found: Cut = on_rows(batch.changes, cutting)
+        return replace(found, pieces=self._checked(found, batch, declared, catch_up))
+
+    def _checked(
+        self, found: Cut, batch: Batch, declared: Declared, catch_up: Callable[[], None]
+    ) -> Iterator[tuple[Piece, Marks]]:
+        def where(place: int) -> str:
+            return place_of(batch.changes[found.places[place]], f"{self.database}.{self.table}")
+
+        if found.fault is not None:
+            raise found.fault
+        for piece, marks in found.pieces:
             if isinstance(piece, RowPiece):
-                self._judging.check(piece, declared, catch_up)
+                self._judging.check(piece, where, declared, catch_up)
                 if self.declared() != declared:
                     raise SegmentTaken(self.ref.log_folder)
-            yield piece
+            yield piece, marks
 
     def foreseen(self, fixed: Collection[str] | None = ()) -> Foreseen:
         """Return the prediction of statements' results. `fixed`: see Foreseen."""
