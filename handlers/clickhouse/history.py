@@ -100,6 +100,8 @@ def _follow(table: Table, states: Sequence[State], last: dict[str, _Version]) ->
     A change without effect is written as well: an earlier dead letter loses against it."""
     opened: list[_Version] = []
     for state in states:
+        if state.leaves and state.row == state.key:
+            continue  # it changes nothing (see `is_move`)
         known = last.get(state.text)
         current = known if known is not None and known.end is None else None
         values: Mapping[str, bytes] = encoded(table, state.key if state.row is None else state.row, state.at)

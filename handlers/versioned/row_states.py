@@ -105,13 +105,17 @@ def in_pieces(
     """Yield all states in pieces with the target's rows, as `with_held_rows`."""
     start, count = 0, _READ_AT_ONCE
     while start < len(rest):
-        piece = rest[start : start + count]
+        count = min(count, len(rest) - start)
+        end = start + count
+        if end < len(rest) and rest[end - 1].leaves and not rest[end].leaves:
+            end += 1  # both halves of a key change, so that a refused new row ends no version of the old one
+        piece = rest[start:end]
         try:
-            held = read(piece, len(piece) > 1)
+            held = read(piece, count > 1)
         except AnswerTooLarge:
-            if len(piece) == 1:
+            if count == 1:
                 raise
-            count = len(piece) // 2
+            count //= 2
             continue
         yield piece, held
         start += len(piece)

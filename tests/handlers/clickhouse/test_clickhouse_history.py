@@ -170,6 +170,33 @@ def test_a_version_that_the_server_refuses_ends_none(clickhouse: ClickHouseServe
     assert versions(clickhouse, database) == [(1, "a", 10, 30), (1, "c", 30, None)]
 
 
+def test_a_row_that_the_server_refuses_under_a_new_key_stays_under_the_old_one(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    with handler(clickhouse, mode="history", max_bytes=9) as it:
+        it.handle(batch(database, change(10, "a"), change(10, "b", 2)))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK name != 'bad'")
+        half = {"moves_key": True, "offset": 5}
+        gone, made = change(20, "a", op="delete", after=None), change(20, "bad", 3, op="insert")
+        with pytest.raises(Rejected):
+            it.handle(batch(database, change(20, "c", 2), gone | half, made | half | {"index": 1}, offset=4))
+    assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "b", 10, 20), (2, "c", 20, None)]
+
+
+def test_a_row_that_stays_under_its_old_key_gets_no_version(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    """With `deletes: ignore`, its change is an update of the key alone."""
+    half = {"moves_key": True, "source_time_ms": 20_000, "offset": 5}
+    stays = {"op": "update", "before": {"id": 1}, "after": {"id": 1}, "lacks": frozenset({"name"}), **half}
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a")))
+        it.handle(
+            batch(database, stays, {"op": "insert", "after": {"id": 2, "name": "a"}, "index": 1, **half})
+        )
+    assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "a", 20, None)]
+
+
 def test_of_changes_at_one_position_the_last_counts(clickhouse: ClickHouseServer, database: str) -> None:
     """A transform may make several of one."""
     with handler(clickhouse, mode="history") as it:
