@@ -223,7 +223,7 @@ class HandlerSet:
             return
         try:
             self.processes.start()
-        except OSError as error:
+        except Exception as error:  # also ProcessAway, and a thread that cannot be started
             raise HandlerOpenError(f"lanes.processes cannot be started: {describe(error)}") from error
 
     def _making(self, configuration: Configuration, rule: TableRule) -> Making:
