@@ -79,7 +79,7 @@ def test_a_batch_that_waits_is_decoded_where_a_reload_wants_it(
         "handlers": [writing("AskingForRows", does={"300": "fail"})],
         "retry": NOW | {"max_attempts": 10**6},
     }
-    mended = {"handlers": [writing("AskingForRows")], "retry": NOW}
+    mended = plain | {"handlers": [writing("AskingForRows")]}
     changed = {"transform": "process_handlers:same"}
     before, after = (plain, mended | changed) if there else (plain | changed, mended)
     stage = make(before)
