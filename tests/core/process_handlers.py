@@ -14,12 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from handlers import (
     Batch,
+    Change,
     Handler,
     HandlerContext,
     PartialFailure,
@@ -28,6 +30,7 @@ from handlers import (
     TargetUnavailable,
 )
 from handlers.logs import get_logger
+from handlers.rows import on_rows
 from worker.formats.canal.format import Canal
 
 log = get_logger("process_handlers")
@@ -206,6 +209,35 @@ class Awaiting(Handler):
 
 class InWorker(Writing):
     in_worker = True
+
+
+class AskingForRows(Writing):
+    """Stays in the worker, and looks at the rows where they are."""
+
+    in_worker = True
+
+    @classmethod
+    def asks_for_rows(cls, options: Mapping[str, Any]) -> bool:
+        return True
+
+    def handle(self, batch: Batch) -> None:
+        pid, ids = on_rows(batch.changes, partial(seen, does=self._does))
+        self._note(event="rows", table=batch.table, attempt=batch.attempt, ids=ids, rows_of=pid)
+
+
+def seen(changes: Sequence[Change], does: Mapping[str, str]) -> tuple[int, list[int]]:
+    """Where these rows are, and their ids."""
+    ids = [int((change.after or {})["id"]) for change in changes]
+    if "die" in map(does.get, map(str, ids)):
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(10)
+    if "fail" in map(does.get, map(str, ids)):
+        raise OwnError("never", "ever")
+    return os.getpid(), ids
+
+
+def same(change: Change) -> Change:
+    return change
 
 
 class PerLane(Writing):

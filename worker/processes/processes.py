@@ -158,8 +158,8 @@ class Processes:
         process = slot.process
         self.given.give(process)
         with slot.calling(label):
-            ticket = self._held(reading, slot, process).ticket
-            found = slot.ask(label, process, "compute", ticket, changes.first, changes.end, function)
+            held = self._held(reading, slot, process)  # named: another handler may have it decoded again
+            found = slot.ask(label, process, "compute", held.ticket, changes.first, changes.end, function)
         return pickle.loads(found)
 
     def close(self) -> None:

@@ -225,7 +225,7 @@ class HandlerSet:
         try:
             if any(bound.elsewhere for known in rules or self._rules for bound in known.bound):
                 self.processes.start()
-        except OSError as error:
+        except Exception as error:  # also ProcessAway, and a thread that cannot be started
             raise HandlerOpenError(f"lanes.processes cannot be started: {describe(error)}") from error
         finally:
             self.processes.need_no_more()
