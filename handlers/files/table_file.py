@@ -222,9 +222,9 @@ def _locked(part: Path, *, make: bool = False) -> int | None:
             _sync_folder(part.parent)
         # The previous owner of the lock may have finished the file, or a worker that recovers files after a
         # crash may have found the new one before it was locked.
-        if part.exists():
+        if os.path.samestat(os.fstat(descriptor), part.stat()):
             return descriptor
-    except BlockingIOError:
+    except (BlockingIOError, FileNotFoundError):
         pass
     except BaseException:
         os.close(descriptor)
