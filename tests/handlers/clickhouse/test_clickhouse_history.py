@@ -231,14 +231,15 @@ def test_a_row_that_a_transform_deletes_and_inserts_again_stays(
     clickhouse: ClickHouseServer, database: str
 ) -> None:
     gone, made = change(20, "a", op="delete", after=None), change(20, "b")
+    changes = [{**one, "offset": 2} for one in (change(10, "z", 2), gone, made)]
     with handler(clickhouse, mode="history") as it:
         for _ in range(2):
-            several = [{**one, "offset": 2} for one in (gone, made)]
-            several += [{**one, "offset": 3} for one in (change(30, "c"), gone, made)]
-            several += [
-                {**one, "offset": 4} for one in (change(40, "c"), change(40, "c", op="delete", after=None))
-            ]
-            it.handle(batch(database, {**change(10, "z", 2), "offset": 1}, *several))
+            it.handle(batch(database, *changes))
+        assert versions(clickhouse, database) == [(1, "b", 20, None), (2, "z", 10, None)]
+        changes = [{**one, "offset": 3} for one in (change(30, "c"), gone, made)]
+        changes += [{**one, "offset": 4} for one in (change(40, "c"), gone)]
+        for _ in range(2):
+            it.handle(batch(database, *changes))
     assert versions(clickhouse, database) == [(1, "b", 20, 30), (1, "b", 30, 40), (2, "z", 10, None)]
 
 
