@@ -57,7 +57,11 @@ class History:
             opened, ended = (self._lines(table, each) for each in _follow(table, some, last))
             # If the server refuses an opened one, the version before it stays the current one. That may be of
             # the same batch, so no version is opened with its end.
-            insert(self.client, table, opened, self.most_bytes)
+            try:
+                insert(self.client, table, opened, self.most_bytes)
+            except RowRefused as error:
+                insert(self.client, table, self._deleted(table, some, error.at), self.most_bytes)
+                raise
             try:
                 insert(self.client, table, ended, self.most_bytes)
             except RowRefused as error:
@@ -66,6 +70,24 @@ class History:
 
     def _lines(self, table: Table, versions: Sequence[_Version]) -> list[Line]:
         return [self._line(table, one, one.last) for one in versions if one.last is not None]
+
+    def _deleted(self, table: Table, states: Sequence[State], at: int) -> list[Line]:
+        """Return deleted rows for the versions that are set aside with a refused one (see
+        `handlers.rows.borders`). Some may be written, and no change would end those before them."""
+        group: list[State] = []
+        for state in states:
+            if group and group[-1].version != state.version and (state.leaves or not group[-1].leaves):
+                if any(one.at == at for one in group):
+                    break
+                group = []
+            group.append(msgspec.structs.replace(state, row=None))
+        return self._lines(
+            table,
+            [
+                _Version(encoded(table, one.key, one.at), one.version, one.time, one.time, one)
+                for one in (group if len(group) > 1 else ())
+            ],
+        )
 
     def _line(self, table: Table, version: _Version, last: State) -> Line:
         times = [None if at is None else _EPOCH + _MILLISECOND * at for at in (version.start, version.end)]

@@ -202,6 +202,29 @@ def test_a_row_that_the_server_refuses_under_a_new_key_stays_under_the_old_one(
     assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "b", 10, 20), (2, "c", 20, None)]
 
 
+@pytest.mark.parametrize("is_move", [False, True])
+def test_rows_that_are_set_aside_with_a_refused_one_get_no_version(
+    clickhouse: ClickHouseServer, database: str, is_move: bool
+) -> None:
+    """A transform has made both of one change. Or the row was marked under its old key, and moved."""
+    both = {"moves_key": is_move, "offset": 5}
+    made = change(20, "b") | both, change(20, "bad", 3, op="insert") | both | {"index": int(is_move)}
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), change(10, "x", 2)))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK _deleted OR name != 'bad'")
+        for _ in range(2):
+            with pytest.raises(Rejected):
+                it.handle(batch(database, *made, change(20, "y", 2, offset=6)))
+        it.handle(batch(database, change(20, "y", 2), offset=6))
+        assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "x", 10, 20), (2, "y", 20, None)]
+        clickhouse.query(f"ALTER TABLE {database}.t DROP CONSTRAINT c")
+        it.handle(letter(database, *made, offset=5))
+    assert versions(clickhouse, database) == [
+        *((1, "a", 10, 20), (1, "b", 20, None), (2, "x", 10, 20), (2, "y", 20, None)),
+        (3, "bad", 20, None),
+    ]
+
+
 def test_a_row_that_stays_under_its_old_key_gets_no_version(
     clickhouse: ClickHouseServer, database: str
 ) -> None:
