@@ -32,7 +32,7 @@ class _Version(msgspec.Struct):
     end: int | None
     """In milliseconds. None: it is the current one."""
     last: State | None = None
-    """The last change of the batch that opened, confirmed or ended it."""
+    """The last change of the batch that confirmed or ended it. Of the opened ones: the change that did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,14 @@ class History:
             return self._last(table, some, self.most_bytes if is_bounded else 0)
 
         for some, last in in_pieces(states, read):
-            known = list(last.values())
-            opened, ended = (self._lines(table, each) for each in (_follow(table, some, last), known))
-            # If the server refuses an opened one, the version before it stays the current one.
-            insert(self.client, table, opened, self.most_bytes)
+            opened, ended = (self._lines(table, each) for each in _follow(table, some, last))
+            # If the server refuses an opened one, the version before it stays the current one. That may be of
+            # the same batch, so no version is opened with its end.
+            try:
+                insert(self.client, table, opened, self.most_bytes)
+            except RowRefused as error:
+                insert(self.client, table, self._deleted(table, some, error.at), self.most_bytes)
+                raise
             try:
                 insert(self.client, table, ended, self.most_bytes)
             except RowRefused as error:
@@ -66,6 +70,24 @@ class History:
 
     def _lines(self, table: Table, versions: Sequence[_Version]) -> list[Line]:
         return [self._line(table, one, one.last) for one in versions if one.last is not None]
+
+    def _deleted(self, table: Table, states: Sequence[State], at: int) -> list[Line]:
+        """Return deleted rows for the versions that are set aside with a refused one (see
+        `handlers.rows.borders`). Some may be written, and no change would end those before them."""
+        group: list[State] = []
+        for state in states:
+            if group and group[-1].version != state.version and (state.leaves or not group[-1].leaves):
+                if any(one.at == at for one in group):
+                    break
+                group = []
+            group.append(msgspec.structs.replace(state, row=None))
+        return self._lines(
+            table,
+            [
+                _Version(encoded(table, one.key, one.at), one.version, one.time, one.time, one)
+                for one in (group if len(group) > 1 else ())
+            ],
+        )
 
     def _line(self, table: Table, version: _Version, last: State) -> Line:
         times = [None if at is None else _EPOCH + _MILLISECOND * at for at in (version.start, version.end)]
@@ -94,11 +116,16 @@ class History:
         return found
 
 
-def _follow(table: Table, states: Sequence[State], last: dict[str, _Version]) -> list[_Version]:
-    """End the versions of `last` (key text -> the row's last version). Return those that are opened.
+def _follow(
+    table: Table, states: Sequence[State], last: dict[str, _Version]
+) -> tuple[Sequence[_Version], Sequence[_Version]]:
+    """Return the versions that are opened, without their ends, and those that are then confirmed or ended.
+    `last`: key text -> the row's last version.
 
-    A change without effect is written as well: an earlier dead letter loses against it."""
-    opened: list[_Version] = []
+    A change without effect is written as well: an earlier dead letter loses against it. If a transform has
+    made several changes of one, the last one of a row counts."""
+    opened: dict[tuple[str, int], _Version] = {}
+    every = list(last.values())
     for state in states:
         if state.leaves and state.row == state.key:
             continue  # it changes nothing (see `is_move`)
@@ -113,17 +140,15 @@ def _follow(table: Table, states: Sequence[State], last: dict[str, _Version]) ->
             at = max(at, known.start if known.end is None else known.end)
         if current is not None and not state.whole:
             values = {**current.values, **values}
-        if current is not None and current.opened == state.version and state.row is not None:
-            current.values = values  # a transform has made several changes of one
-            continue
         if current is not None:
             current.end, current.last = at, state
+        if state.row is not None or current is None or current.opened == state.version:
+            end = at if state.row is None else None  # of a deleted row, which only dead letters see
+            opened[state.text, state.version] = _Version(values, state.version, at, end, state)
         if state.row is not None:
-            last[state.text] = made = _Version(values, state.version, at, None, state)
-            opened.append(made)
-        elif current is None:  # a deleted row, which only dead letters see
-            opened.append(_Version(values, state.version, at, at, state))
-    return opened
+            last[state.text] = _Version(values, state.version, at, None)
+            every.append(last[state.text])
+    return [*opened.values()], [one for one in every if one.last and one.last.version > one.opened]
 
 
 def _integer(value: bytes) -> int:

@@ -90,7 +90,7 @@ def test_a_version_whose_end_was_not_written_gets_it(
             given = letter(database, *changes, offset=5) if is_letter else batch(database, *changes, offset=5)
             with pytest.raises(Unfit, match="it refuses the end of a version"):
                 it.handle(given)
-            assert [each[3] for each in versions(clickhouse, database)] == [None, 30, None]
+            assert [each[3] for each in versions(clickhouse, database)] == [None, None, None]
         clickhouse.query(f"ALTER TABLE {database}.t DROP CONSTRAINT c")
         it.handle(given)
     assert versions(clickhouse, database) == [(1, "a", 10, 20), (1, "b", 20, 30), (1, "c", 30, None)]
@@ -170,6 +170,25 @@ def test_a_version_that_the_server_refuses_ends_none(clickhouse: ClickHouseServe
     assert versions(clickhouse, database) == [(1, "a", 10, 30), (1, "c", 30, None)]
 
 
+def test_a_version_that_the_server_refuses_ends_none_of_its_batch(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    """The worker repeats the changes before a refused one on their own."""
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(1, "z", 2)))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK name != 'bad'")
+        with pytest.raises(Rejected) as told:
+            it.handle(batch(database, change(10, "a"), change(20, "bad"), offset=1))
+        assert told.value.at == 1
+        it.handle(batch(database, change(10, "a"), offset=1))
+        assert versions(clickhouse, database)[0] == (1, "a", 10, None)
+        with pytest.raises(Rejected) as told:
+            it.handle(batch(database, change(30, "bad"), change(40, "d"), offset=3))
+        assert told.value.at == 0
+        it.handle(batch(database, change(40, "d"), offset=4))
+    assert versions(clickhouse, database) == [(1, "a", 10, 40), (1, "d", 40, None), (2, "z", 1, None)]
+
+
 def test_a_row_that_the_server_refuses_under_a_new_key_stays_under_the_old_one(
     clickhouse: ClickHouseServer, database: str
 ) -> None:
@@ -181,6 +200,29 @@ def test_a_row_that_the_server_refuses_under_a_new_key_stays_under_the_old_one(
         with pytest.raises(Rejected):
             it.handle(batch(database, change(20, "c", 2), gone | half, made | half | {"index": 1}, offset=4))
     assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "b", 10, 20), (2, "c", 20, None)]
+
+
+@pytest.mark.parametrize("is_move", [False, True])
+def test_rows_that_are_set_aside_with_a_refused_one_get_no_version(
+    clickhouse: ClickHouseServer, database: str, is_move: bool
+) -> None:
+    """A transform has made both of one change. Or the row was marked under its old key, and moved."""
+    both = {"moves_key": is_move, "offset": 5}
+    made = change(20, "b") | both, change(20, "bad", 3, op="insert") | both | {"index": int(is_move)}
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), change(10, "x", 2)))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK _deleted OR name != 'bad'")
+        for _ in range(2):
+            with pytest.raises(Rejected):
+                it.handle(batch(database, *made, change(20, "y", 2, offset=6)))
+        it.handle(batch(database, change(20, "y", 2), offset=6))
+        assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "x", 10, 20), (2, "y", 20, None)]
+        clickhouse.query(f"ALTER TABLE {database}.t DROP CONSTRAINT c")
+        it.handle(letter(database, *made, offset=5))
+    assert versions(clickhouse, database) == [
+        *((1, "a", 10, 20), (1, "b", 20, None), (2, "x", 10, 20), (2, "y", 20, None)),
+        (3, "bad", 20, None),
+    ]
 
 
 def test_a_row_that_stays_under_its_old_key_gets_no_version(
@@ -206,6 +248,22 @@ def test_of_changes_at_one_position_the_last_counts(clickhouse: ClickHouseServer
             made.insert(1, change(20, "b"))
             it.handle(batch(database, *({**one, "offset": 1} for one in made)))
     assert versions(clickhouse, database) == [(1, "a", 10, 20), (1, None, 20, None), (2, None, 20, None)]
+
+
+def test_a_row_that_a_transform_deletes_and_inserts_again_stays(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    gone, made = change(20, "a", op="delete", after=None), change(20, "b")
+    changes = [{**one, "offset": 2} for one in (change(10, "z", 2), gone, made)]
+    with handler(clickhouse, mode="history") as it:
+        for _ in range(2):
+            it.handle(batch(database, *changes))
+        assert versions(clickhouse, database) == [(1, "b", 20, None), (2, "z", 10, None)]
+        changes = [{**one, "offset": 3} for one in (change(30, "c"), gone, made)]
+        changes += [{**one, "offset": 4} for one in (change(40, "c"), gone)]
+        for _ in range(2):
+            it.handle(batch(database, *changes))
+    assert versions(clickhouse, database) == [(1, "b", 20, 30), (1, "b", 30, 40), (2, "z", 10, None)]
 
 
 def test_rows_are_read_in_pieces(clickhouse: ClickHouseServer, database: str) -> None:
