@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
-from sql_lab import SqlLab, orders
+from sql_lab import SqlLab, orders, ruled
 
-from handlers import Batch, PartialFailure, Rejected
+from handlers import Batch, Change, PartialFailure, Rejected
 from handlers.sql.handler import DatabaseError, SqlHandler
+from handlers.values.native_types import SchemaTypes
 
 MakeLab = Callable[[str], SqlLab]
 TYPES = {"id": "int", "customer": "int"}
@@ -123,6 +125,37 @@ def test_a_key_that_is_looked_at_by_the_commit_alone_is_tried_again(make_sql: Ma
         handler.handle(customers(8))
         handler.handle(orders(order(1), order(2, 8), types=TYPES))
     assert numbers(lab) == [1, 2]
+
+
+@pytest.mark.parametrize("columns", [{}, {"exclude": ["customer"]}])
+def test_equal_types_of_changes_that_a_transform_made_of_one_are_one(
+    lab: SqlLab, columns: dict[str, Any]
+) -> None:
+    """Where the types are others, the batch is cut, and the mark of its first part covers their position."""
+    [rule] = configured({"transform": "row_functions:copied", "columns": columns}).tables
+    batch = orders(order(1), order(2), types=SchemaTypes(TYPES))
+    with lab.handler() as handler:
+        passed(handler, batch, Transform(rule.transform, rule.row_rules, Path()), by_row=False)
+        assert numbers(lab) == [1, 2, 101, 102]
+
+
+def copied(change: Change) -> list[Change]:
+    other = deepcopy(change)
+    assert other.after is not None
+    other.after["id"] += 100
+    return [change, other]
+
+
+@pytest.mark.parametrize("columns", [{}, {"exclude": ["customer"]}])
+def test_types_of_changes_that_a_transform_made_of_one_are_one_object(
+    make_sql: MakeLab, columns: dict[str, Any]
+) -> None:
+    """Where the types are others, the batch is cut. The mark of its first part covers the position of all."""
+    lab = make_sql("sqlite")
+    batch = orders(order(1), order(2), types=SchemaTypes(TYPES))
+    with lab.handler() as handler:
+        handler.handle(ruled(batch, transform=f"{__name__}:copied", columns=columns))
+    assert numbers(lab) == [1, 2, 101, 102]
 
 
 def test_changes_that_a_transform_made_of_one_wait_together(lab: SqlLab) -> None:
