@@ -163,9 +163,7 @@ class Transform:
                 raise RuleFault(f"{self._name} {fault}")
             if self._rows is not None:
                 own = self._rows.formed(own, origin, batch.database, batch.name)
-            if (
-                found and own.types is not found[0].types
-            ):  # they are equal, and targets cut where they are others
+            if found and own.types is not found[0].types:  # targets cut batches where it is another object
                 own = replace(own, types=found[0].types)
             if by_row and [*(own.key or {}).values()] != [*(origin.key or {}).values()]:
                 raise RuleFault(f"{self._name} or columns changed a key, but lanes.order_by is row")

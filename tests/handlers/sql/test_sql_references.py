@@ -127,18 +127,6 @@ def test_a_key_that_is_looked_at_by_the_commit_alone_is_tried_again(make_sql: Ma
     assert numbers(lab) == [1, 2]
 
 
-@pytest.mark.parametrize("columns", [{}, {"exclude": ["customer"]}])
-def test_equal_types_of_changes_that_a_transform_made_of_one_are_one(
-    lab: SqlLab, columns: dict[str, Any]
-) -> None:
-    """Where the types are others, the batch is cut, and the mark of its first part covers their position."""
-    [rule] = configured({"transform": "row_functions:copied", "columns": columns}).tables
-    batch = orders(order(1), order(2), types=SchemaTypes(TYPES))
-    with lab.handler() as handler:
-        passed(handler, batch, Transform(rule.transform, rule.row_rules, Path()), by_row=False)
-        assert numbers(lab) == [1, 2, 101, 102]
-
-
 def copied(change: Change) -> list[Change]:
     other = deepcopy(change)
     assert other.after is not None
