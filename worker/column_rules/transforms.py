@@ -144,7 +144,7 @@ class Transform:
 
     def _formed(self, origin: Change, made: Sequence[Change], batch: Batch, *, by_row: bool) -> list[Change]:
         """Return the results for one change as handlers get them. Raises RuleFault."""
-        found = []
+        found = list[Change]()
         for one in made:
             before = self._whole(one.before, origin.before, origin.after)
             after = self._whole(one.after, origin.after, origin.before)
