@@ -146,6 +146,18 @@ def test_types_of_changes_that_a_transform_made_of_one_are_one_object(
     assert numbers(lab) == [1, 2, 101, 102]
 
 
+def test_a_transform_may_copy_both_halves_of_a_key_change(make_sql: MakeLab) -> None:
+    """The new row takes what the source does not send from the old one."""
+    lab = make_sql("sqlite")
+    half = {"offset": 1, "moves_key": True}
+    gone = {"before": order(1, 7), "after": None, **half}
+    made = {"before": None, "after": {"id": 2}, "index": 1, "lacks": frozenset({"customer"}), **half}
+    batch = orders(order(1, 7), gone, made, types=SchemaTypes(TYPES))
+    with lab.handler() as handler:
+        handler.handle(ruled(batch, transform="copy:deepcopy"))
+    assert lab.rows() == [order(2, 7)]
+
+
 def test_changes_that_a_transform_made_of_one_wait_together(lab: SqlLab) -> None:
     """They have one position. With the first of them, all would count as applied."""
     rows = [order(1, 7), order(2), order(3, 8), order(4)]
