@@ -15,6 +15,7 @@ from row_building import key_change, rows
 from test_dead_letters import Letters, staged
 
 from handlers import Batch, Handler, PartialFailure, Rejected
+from handlers.rows import on_rows
 from handlers.sharding import shard_of
 from offsets.types import Checkpoint
 from worker.attempts.circuit import BoundHandler
@@ -325,6 +326,28 @@ def test_a_batch_that_is_partly_done_keeps_its_transform() -> None:
     made.call(handler, made.batch(1, 2, 1))
     expected = made.changes[1].after if made.changes else None
     assert [change.after for change in handler.batches[0].changes] == [expected]
+
+
+def test_a_batch_that_is_partly_done_keeps_its_transform_when_its_rows_go_to_a_child_process(
+    make: Make, writing: Entry
+) -> None:
+    """Without a transform, the child decodes for a handler that stays here. It does not know the former one,
+    which also applies the column rules."""
+    rule = {"handlers": [writing("AskingForRows")], "columns": {"mask": {"name": "redact"}}}
+    stage = make({**rule, **named("upper")})
+    records = [record(n, data=[{"id": str(n), "name": "secret"}]) for n in range(2)]
+    made = work(stage.unit("orders"), chunk(stage.partition, records))
+    assert made.table.elsewhere is None
+    made.runs = [run] = runs_of(made)
+    run.done = 1
+    stage.handlers.adopt(stage.handlers.plan(stage.configured(rule)))
+    made.unit.table = stage.unit("orders").table
+    assert made.unit.table.elsewhere is not None
+    rebind(made)
+    rows: list[Any] = []
+    handler = Scripted(lambda batch: rows.extend(each.after for each in on_rows(batch.changes, list)))
+    made.call(handler, made.batch(1, 2, 1))
+    assert [row["name"] for row in rows] == ["***"]
 
 
 def test_all_of_it_is_taken_by_a_table_that_halted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,8 @@ FAULTS = (RuleFault, Rejected, RuntimeError, TargetUnavailable, StopWorker)
 _IMAGES = {"insert": (False, True), "snapshot": (False, True), "delete": (True, False)}
 """Operation -> whether its changes have `before` and `after`. An update has `after`."""
 
+
+_record = attrgetter("topic", "partition", "offset")
 
 _FIELDS = {"before": dict, "after": dict, "key_columns": tuple, "types": Mapping, "lacks": frozenset}
 """Field of a change -> its type, if it is not None."""
@@ -73,7 +76,8 @@ class Transform:
         for at, (origin, made) in enumerate(zip(batch.changes, self._results(batch), strict=True)):
             try:
                 is_row = origin.op not in _STATEMENTS
-                changes += self._formed(origin, made, batch, by_row=by_row) if is_row else made
+                for one in self._formed(origin, made, batch, by_row=by_row) if is_row else made:
+                    changes.append(_with_types_of(changes[-1], one) if changes else one)
             except RuleFault as fault:
                 raise Rejected(str(fault), at=at) from None
             ends.append(len(changes))
@@ -144,7 +148,7 @@ class Transform:
 
     def _formed(self, origin: Change, made: Sequence[Change], batch: Batch, *, by_row: bool) -> list[Change]:
         """Return the results for one change as handlers get them. Raises RuleFault."""
-        found = []
+        found = list[Change]()
         for one in made:
             before = self._whole(one.before, origin.before, origin.after)
             after = self._whole(one.after, origin.after, origin.before)
@@ -183,6 +187,13 @@ def passed(handler: Handler, batch: Batch, transform: Transform | None, *, by_ro
         if error.at is None or (at := _place(ends, error.at)) == error.at:
             raise
         raise Rejected(str(error), at=at) from error
+
+
+def _with_types_of(last: Change, one: Change) -> Change:
+    """Let changes of one record share equal types. Targets cut batches where `types` is another object."""
+    if one.types is last.types or one.types != last.types or _record(one) != _record(last):
+        return one
+    return replace(one, types=last.types)
 
 
 def _place(ends: Sequence[int], of: object) -> int:

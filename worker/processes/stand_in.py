@@ -18,6 +18,8 @@ _numbers = itertools.count()
 class StandIn(Handler):
     """Each method does its work in the child processes. The handler itself is made, too, but never opened."""
 
+    is_elsewhere = True
+
     def __init__(self, own: Handler, entry: HandlerEntry, processes: Processes) -> None:
         self._own = own
         self._entry = entry

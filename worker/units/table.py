@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from handlers import Handler
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import TableRule
 from worker.formats.decoding import explained
@@ -51,11 +52,18 @@ class Table:
         self.elsewhere: Any = None if by_row else in_processes
         """Decodes its records in a child process, where all its handlers are (see `decoded.Elsewhere`).
         None: this process does."""
+        self.stays = any(not is_elsewhere(one) for each in handlers for one in each.objects[:1])
+        """Whether a handler is in the worker."""
         self.carried: Any = in_processes.carried if by_row and in_processes else None
         """Makes what a child process takes of changes that this process has decoded (see `Elsewhere`)."""
         self.own_rows = in_processes is None and any(":" in entry.type for entry in rule.handlers)
         """Whether each call gets its own copy of the rows: only handlers given by import path may modify
         them."""
+
+
+def is_elsewhere(handler: Handler) -> bool:
+    """Whether it stands for a handler in the child processes."""
+    return getattr(handler, "is_elsewhere", False)
 
 
 def fits(name: str) -> bool:

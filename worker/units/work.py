@@ -19,7 +19,7 @@ from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk, offset_at, offsets, whole_records
 from worker.units.decoded import Elsewhere, Undecodable, decoded
 from worker.units.parked import ParkedChanges
-from worker.units.table import Table
+from worker.units.table import Table, is_elsewhere
 from worker.units.unit import Unit
 
 _NONE: Mapping[int, SetAside] = {}
@@ -210,7 +210,7 @@ class Work:
     ) -> tuple[int, UndecodableRecord] | None:
         """Decode all records. See `decoded`: returns (the place of the record where it ended, the error)."""
         self.most_bytes, self.promised = most_bytes, False
-        elsewhere: Elsewhere | None = self.table.elsewhere
+        elsewhere = self._elsewhere
         decode = decoded if elsewhere is None else elsewhere.decoded
         changes, ends, fault = decode(self.chunks, self.ruled_by, undecodable, most_bytes)
         if fault is not None:
@@ -219,6 +219,13 @@ class Work:
         self.changes, self.ends = tuple(changes) if elsewhere is None else changes, ends
         self.decoded_by = elsewhere
         return None
+
+    @property
+    def _elsewhere(self) -> Elsewhere | None:
+        """The child processes that decode it; None: this process. A handler that stays in the worker does not
+        get the transform there. A reload may have removed the transform of a batch that is partly applied."""
+        table: Table = self.table
+        return None if table.stays and self.ruled_by.rule.transform is not None else table.elsewhere
 
     def promise(self, most_bytes: int) -> None:
         """Let its first call decode it, too, in its table's child process: one question instead of two."""
@@ -245,7 +252,7 @@ class Work:
     def batch(self, first: int, end: int, attempt: int) -> Batch:
         """Return the changes from `first` up to `end` as a handler gets them."""
         table = self.table
-        if self.lent or self.decoded_by is not table.elsewhere:
+        if self.lent or self.decoded_by is not self._elsewhere:
             self._decode_again()
         assert self.changes is not None  # it is decoded before its first attempt
         whole = first == 0 and end == len(self.changes)
@@ -258,6 +265,8 @@ class Work:
                 given = with_own_rows(changes)
         elif table.carried is not None:
             given = table.carried(given, self.chunks, self.ruled_by.rule)
+        elif self.decoded_by is not table.elsewhere:
+            given = table.elsewhere.carried(given, self.chunks, self.ruled_by.rule)
         return Batch(
             table.label,
             given,
@@ -272,10 +281,8 @@ class Work:
 
     def call(self, handler: Handler, batch: Batch) -> object:
         """Pass a batch of its changes to a handler, through the transform of its table."""
-        table = self.table
-        is_here = table.elsewhere is None and table.carried is None
-        transform = self.ruled_by.rule.transforming if is_here else None
-        return passed(handler, batch, transform, by_row=table.by_row)
+        transform = None if is_elsewhere(handler) else self.ruled_by.rule.transforming
+        return passed(handler, batch, transform, by_row=self.table.by_row)
 
     def borders(self, first: int, end: int) -> list[int]:
         """Return all places where its changes from `first` up to `end` may be split, with both ends."""

@@ -117,7 +117,8 @@ def ruled(batch: Batch, **rule: Any) -> Batch:
     tables = [{"match": batch.table, "handlers": [{"type": "sql", "url": "sqlite:///x"}], **rule}]
     [own] = Configuration.model_validate({"kafka": kafka, "tables": tables}).tables
     changes = list(batch.changes)
-    bring_under(own.row_rules, own.statement_rules, changes, 0, database=batch.database, table=batch.name)
+    names = {"database": batch.database, "table": batch.name}
+    bring_under(own.row_rules, own.statement_rules, changes, 0, own.transforming, **names)
     return Batch(batch.table, tuple(changes), database=batch.database, name=batch.name)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
-from sql_lab import SqlLab, orders
+from sql_lab import SqlLab, orders, ruled
 
-from handlers import Batch, PartialFailure, Rejected
+from handlers import Batch, Change, PartialFailure, Rejected
 from handlers.sql.handler import DatabaseError, SqlHandler
+from handlers.values.native_types import SchemaTypes
 
 MakeLab = Callable[[str], SqlLab]
 TYPES = {"id": "int", "customer": "int"}
@@ -123,6 +125,37 @@ def test_a_key_that_is_looked_at_by_the_commit_alone_is_tried_again(make_sql: Ma
         handler.handle(customers(8))
         handler.handle(orders(order(1), order(2, 8), types=TYPES))
     assert numbers(lab) == [1, 2]
+
+
+def copied(change: Change) -> list[Change]:
+    other = deepcopy(change)
+    assert other.after is not None
+    other.after["id"] += 100
+    return [change, other]
+
+
+@pytest.mark.parametrize("columns", [{}, {"exclude": ["customer"]}])
+def test_types_of_changes_that_a_transform_made_of_one_are_one_object(
+    make_sql: MakeLab, columns: dict[str, Any]
+) -> None:
+    """Where the types are others, the batch is cut. The mark of its first part covers the position of all."""
+    lab = make_sql("sqlite")
+    batch = orders(order(1), order(2), types=SchemaTypes(TYPES))
+    with lab.handler() as handler:
+        handler.handle(ruled(batch, transform=f"{__name__}:copied", columns=columns))
+    assert numbers(lab) == [1, 2, 101, 102]
+
+
+def test_a_transform_may_copy_both_halves_of_a_key_change(make_sql: MakeLab) -> None:
+    """The new row takes what the source does not send from the old one."""
+    lab = make_sql("sqlite")
+    half = {"offset": 1, "moves_key": True}
+    gone = {"before": order(1, 7), "after": None, **half}
+    made = {"before": None, "after": {"id": 2}, "index": 1, "lacks": frozenset({"customer"}), **half}
+    batch = orders(order(1, 7), gone, made, types=SchemaTypes(TYPES))
+    with lab.handler() as handler:
+        handler.handle(ruled(batch, transform="copy:deepcopy"))
+    assert lab.rows() == [order(2, 7)]
 
 
 def test_changes_that_a_transform_made_of_one_wait_together(lab: SqlLab) -> None:
