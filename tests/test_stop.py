@@ -431,7 +431,7 @@ from worker import cli
 from worker.commands import run as command
 
 class Drained:
-    def __init__(self, configuration):
+    def __init__(self, configuration, forked):
         pass
 
     def run(self):

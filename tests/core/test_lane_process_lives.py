@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from open_files import no_more_open_files
 from process_stage import ProcessStage
 from processing import NOW
 from structlog.testing import capture_logs
@@ -59,23 +59,25 @@ def test_a_handler_whose_opening_always_ends_its_process_ends_the_start(make: Ma
 
 
 def test_processes_that_a_reload_could_not_start_are_started_by_the_next_one(
-    make: Make, writing: Entry
+    make: Make, writing: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = make({"handlers": [writing("InWorker")]}, processes=3)
     after = stage.configured(
         {"handlers": [writing()]}, lanes={"processes": 3, "count": 2}, start_timeout="5s"
     )
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as held:
-        files = [held.enter_context(Path("/dev/null").open("rb")) for _ in range(8)]  # for the first one
-        resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), before[1]))
-        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
-        for file in files:
-            file.close()
-        with pytest.raises(HandlerOpenError, match="Too many open files"):
-            stage.handlers.plan(after)
-    # Other threads of this process open and close files meanwhile, so one or two of three have started.
-    assert len(stage.pids()) < 3
+        real = beginning.begun
+
+        def begun() -> beginning.Begun:
+            if stage.pids():  # the first one has what it needs
+                held.enter_context(no_more_open_files())
+            return real()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(process, "begun", begun)
+            with pytest.raises(HandlerOpenError, match="Too many open files"):
+                stage.handlers.plan(after)
+    assert len(stage.pids()) == 1
     stage.handlers.adopt(stage.handlers.plan(after))
     assert len(stage.pids()) == 3
 

@@ -114,7 +114,8 @@ def test_a_table_for_which_its_target_is_always_down_stops_no_other(monkeypatch:
         stage.wait(lambda: held.finished_records == 1)
         stage.stop()
     told = [(log["event"], log.get("table")) for log in logs if log["log_level"] != "debug"]
-    assert told == [("target_down", None), ("target_up", None), ("table_waits", "shop.held")]
+    assert told[0] == ("target_down", None)
+    assert sorted(told[1:], key=str) == [("table_waits", "shop.held"), ("target_up", None)]  # of two lanes
 
 
 def test_no_table_waits_for_its_turn_among_the_shards_of_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def test_rules_change_while_processes_are_killed(make_stage: MakeStage) -> None:
     draw = random.Random(41)
     stage = make_stage(partitions=2)
     source = stage.source()
-    for _ in range(150):
+    for _ in range(300):
         for table in range(6):
             source.insert(f"t{table}", rows=3)
     source.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,12 @@ PROCESSES = {"count": 8, "processes": 2}
 def children(worker: WorkerProcess) -> list[int]:
     assert worker.process is not None
     pid = worker.process.pid
-    tasks = Path(f"/proc/{pid}/task").iterdir()  # the first ones are of the main thread, later ones of others
-    return [int(one) for task in tasks for one in (task / "children").read_text().split()]
+    found: list[int] = []
+    # The first ones are of the main thread, later ones of others.
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def test_processes_that_are_killed_lose_nothing_and_keep_the_order(make_stage: MakeStage) -> None:
