@@ -229,13 +229,13 @@ def test_each_version_is_there_once(
 
     with source.going_on(send, every=0.005):
         for turn, some in enumerate((30, 140)):
-            workers[0].start()
+            workers[0].start(within=120)
             eventually(lambda least=some: finished() > least, within=60, every=0.01)
             workers[0].kill9()
             if turn == 0 and not is_file:  # of a file, one process has it
-                workers[1].start()
+                workers[1].start(within=120)
     if is_file:
-        workers[1].start()
+        workers[1].start(within=120)
     stage.wait_committed_to_the_end()
     assert workers[1].sigterm() == 0
     for table in TABLES:
