@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from building import chunk, configuration, record, work
-from open_files import no_more_open_files
+from process_limits import no_more_open_files
 from process_stage import ProcessStage
 from processing import NOW
 from structlog.testing import capture_logs

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from open_files import no_more_open_files
+from process_limits import no_more_open_files
 from process_stage import ProcessStage
 from processing import NOW
 from structlog.testing import capture_logs

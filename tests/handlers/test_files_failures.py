@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from files_lab import batch, finished, offsets, opened, parts
-from open_files import no_more_open_files
+from process_limits import limited, no_more_open_files
 
 from handlers import Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace
@@ -25,12 +25,8 @@ from handlers.testing import make_batch
 @contextmanager
 def disk_that_ends_at(size: int) -> Iterator[None]:
     """The kernel cuts off every write beyond this file size, and fails the next, as a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
+    with limited(resource.RLIMIT_FSIZE, size):
         yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("compress", ["none", "gzip"])

@@ -17,7 +17,6 @@ from worker.column_rules.expectations import Unmet
 from worker.lanes.lanes import Lanes
 from worker.observing.meters import HandlerTimes
 from worker.observing.metrics import Metrics
-from worker.processes.stand_in import StandIn
 from worker.processing.failures import FailureRules, Failures, words_of
 from worker.processing.slow_calls import origin_of, record_origin
 from worker.units.sharding import spread
@@ -114,11 +113,10 @@ class Processor(threading.Thread):
     def _promise(self, work: Work) -> bool:
         """Whether its first call decodes it, too. Only small batches: a call may start as long after this."""
         table = work.table
-        if table.elsewhere is None or work.decoded_by is not None or not table.sole:
+        if table.elsewhere is None or table.stays or work.decoded_by is not None or not table.sole:
             return False
         [bound] = table.handlers
         waits = bound.limit.rule is not None or not bound.circuit.closed
-        waits |= not isinstance(bound.objects[0], StandIn)
         if waits or work.bytes > _PROMISED_BYTES or work.orders or work.continues:
             return False
         work.promise(self._lanes.seen.most_decoded)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from integration.process import eventually
+from process_limits import limited
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from spark_lake import Lake, MakeLake, change
@@ -73,12 +74,8 @@ def full_disk(folder: Path) -> Iterator[None]:
         yield
         (folder / "filler").unlink()
     else:
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
-        try:
+        with limited(resource.RLIMIT_FSIZE, 64):
             yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_makes_tables_wait_and_loses_nothing(make_lake: MakeLake, tmp_path: Path) -> None:
