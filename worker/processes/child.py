@@ -23,7 +23,7 @@ from worker.processes.batches import Batches
 from worker.processes.events import Events
 from worker.processes.faults import packed
 from worker.processes.frames import EVENTS, Frames
-from worker.processes.opened import OpenedHandlers
+from worker.processes.opened import OpenedHandlers, asked_by
 
 
 class Child:
@@ -57,6 +57,7 @@ class Child:
     def serve(self, number: int, frames: Frames) -> None:
         """Answer requests until the worker ends the connection."""
         self._threads[number] = threading.get_ident()
+        asked_by.frames = frames
         with contextlib.suppress(EOFError, OSError):
             while True:
                 name, *rest = frames.receive()

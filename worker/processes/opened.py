@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from worker.observing import logs
 from worker.processes.batches import Batches, unpacked_rule
 from worker.processes.events import Events
 from worker.processes.faults import packed
+from worker.processes.frames import Frames
 
 _Place = tuple[str, int, int]
 
@@ -36,6 +38,14 @@ class _Passed:
 
     def of_record(self, topic: str, partition: int, offset: int) -> Mapping[str, str]:
         return self.records.get((topic, partition, offset), {})
+
+
+class _AskedBy(threading.local):
+    frames: Frames
+
+
+asked_by = _AskedBy()
+"""The connection whose requests this thread answers."""
 
 
 class OpenedHandlers:
@@ -61,7 +71,7 @@ class OpenedHandlers:
         self._all[number] = handler
 
     def decode_and_handle(
-        self, what: Sequence[Any], latest: float, call: Sequence[Any]
+        self, what: Sequence[Any], call: Sequence[Any], latest: float
     ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """Decode a batch and pass it to its handler. Returns the answer of `Batches.decode`, and the packed
         error of the handler."""
@@ -71,27 +81,27 @@ class OpenedHandlers:
         total = self._batches.kept(answer["ticket"]).total
         try:
             if total:
-                self.handle(answer["ticket"], (0, total, 1), latest, call)
+                self.handle(answer["ticket"], (0, total, 1), call, latest)
         except BaseException as error:
             return answer, packed(error)
         return answer, None
 
-    def handle(self, ticket: int, piece: Sequence[int], latest: float, call: Sequence[Any]) -> None:
+    def handle(self, ticket: int, piece: Sequence[int], call: Sequence[Any], latest: float) -> None:
         """Pass changes of a decoded batch to a handler. Raises what it raises, and ProcessAway.
 
-        `piece`: the first change, the end, the attempt. `latest`: it begins before. `call`: the handler's
-        number, the fields of its log lines, and the answer of `records.traced`."""
+        `piece`: the first change, the end, the attempt. `call`: the handler's number, the fields of its log
+        lines, and the answer of `records.traced`. `latest`: it begins before."""
         work = self._batches.kept(ticket)
-        self._call(work.batch(*piece), work.call, latest, call)
+        self._call(work.batch(*piece), work.call, call, latest)
 
-    def handle_rows(self, packed_rows: bytes, latest: float, call: Sequence[Any]) -> None:
+    def handle_rows(self, packed_rows: bytes, call: Sequence[Any], latest: float) -> None:
         """As `handle`, with changes that the worker has decoded."""
         table, changes, fields, rule = pickle.loads(packed_rows)
         transform = None if rule is None else unpacked_rule(rule).transforming
         pass_on = partial(passed, transform=transform, by_row=True)
-        self._call(Batch(table, changes, **fields), pass_on, latest, call)
+        self._call(Batch(table, changes, **fields), pass_on, call, latest)
 
-    def _call(self, batch: Batch, pass_on: Callable[..., object], latest: float, call: Sequence[Any]) -> None:
+    def _call(self, batch: Batch, pass_on: Callable[..., object], call: Sequence[Any], latest: float) -> None:
         number, fields, traced = call
         handler = self._all[number]
         if traced is not None:
@@ -102,6 +112,8 @@ class OpenedHandlers:
             # Immediately before the call: this process may have been stopped, or busy, since it was asked.
             if time.monotonic() >= latest:
                 raise ProcessAway("the worker's session may be over", 0.0)
+            if asked_by.frames.is_over:
+                raise ProcessAway("a partition was revoked", 0.0)
             refuse_unrun(pass_on(handler, batch), handler)
         finally:
             logs.context.reset(token)
