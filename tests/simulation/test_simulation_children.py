@@ -18,7 +18,7 @@ from worker.processes import processes as processes_module
 from worker.processes.changes import Held
 from worker.processes.faults import unpacked
 from worker.processes.frames import REQUESTS
-from worker.processes.opened import OpenedHandlers
+from worker.processes.opened import OpenedHandlers, asked_by
 from worker.processes.process import Known, Process
 from worker.processes.slot import Slot
 
@@ -108,11 +108,11 @@ def test_a_process_that_is_not_heard_any_more_lives_on(monkeypatch: Patch) -> No
 
 
 def test_a_batch_is_tried_again_while_its_late_answer_is_on_its_way(monkeypatch: Patch) -> None:
-    def ask(self: Process, name: str, *rest: Any) -> Any:
+    def ask(self: Process, name: str, *rest: Any, latest: Callable[[], float] | None = None) -> Any:
         if not self._free:
             self._free.append((next(self._numbers), self._connect(REQUESTS)))
         number, frames = self._free.pop()
-        frames.send((name, *rest))
+        frames.send((name, *rest) if latest is None else (name, *rest, latest()))
         end: Any = frames._socket
         late = current().now + 3.0
         while not end.end().data and current().now < late:
@@ -134,7 +134,10 @@ def test_an_answer_comes_before_the_handler_has_returned(monkeypatch: Patch) -> 
     real = OpenedHandlers.handle
 
     def handle(self: OpenedHandlers, *what: Any) -> None:
+        frames = asked_by.get()
+
         def later() -> None:
+            asked_by.set(frames)
             with suppress(Exception):
                 real(self, *what)
 

@@ -57,7 +57,7 @@ class Child:
     def serve(self, number: int, frames: Frames) -> None:
         """Answer requests until the worker ends the connection."""
         self._threads[number] = threading.get_ident()
-        asked_by.frames = frames
+        asked_by.set(frames)
         with contextlib.suppress(EOFError, OSError):
             while True:
                 name, *rest = frames.receive()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,11 +40,7 @@ class _Passed:
         return self.records.get((topic, partition, offset), {})
 
 
-class _AskedBy(threading.local):
-    frames: Frames
-
-
-asked_by = _AskedBy()
+asked_by = ContextVar[Frames]("asked_by")
 """The connection whose requests this thread answers."""
 
 
@@ -112,7 +108,7 @@ class OpenedHandlers:
             # Immediately before the call: this process may have been stopped, or busy, since it was asked.
             if time.monotonic() >= latest:
                 raise ProcessAway("the worker's session may be over", 0.0)
-            if asked_by.frames.is_over:
+            if asked_by.get().is_over:
                 raise ProcessAway("a partition was revoked", 0.0)
             refuse_unrun(pass_on(handler, batch), handler)
         finally:
