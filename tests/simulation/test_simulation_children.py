@@ -170,9 +170,9 @@ def test_a_ticket_of_an_ended_process_is_shown_to_the_next(monkeypatch: Patch) -
 def test_a_call_whose_process_has_ended_has_succeeded(monkeypatch: Patch) -> None:
     real = Slot.ask
 
-    def ask(self: Slot, table: str, process: Process, name: str, *rest: Any) -> Any:
+    def ask(self: Slot, table: str, process: Process, name: str, *rest: Any, **more: Any) -> Any:
         try:
-            return real(self, table, process, name, *rest)
+            return real(self, table, process, name, *rest, **more)
         except ProcessDied:
             if name == "handle":
                 return None
@@ -188,7 +188,7 @@ def test_every_batch_of_an_ended_process_is_blamed(monkeypatch: Patch) -> None:
         return ProcessDied("it has ended")
 
     monkeypatch.setattr(Slot, "_died", died)
-    found("commit", first=188)
+    found("commit", first=26)
 
 
 def test_a_process_that_has_ended_is_not_started_again(monkeypatch: Patch) -> None:
@@ -211,7 +211,7 @@ def test_a_new_process_counts_as_knowing_what_the_former_one_knew(monkeypatch: P
 @pytest.mark.parametrize("plan_of", [opening_late, stalled])
 def test_a_child_begins_a_call_however_late(monkeypatch: Patch, plan_of: Callable[[int], Plan]) -> None:
     monkeypatch.setattr(processes_module, "latest_begin", lambda chunks, trusted_until: inf)
-    found_by("another's", plan_of=plan_of)
+    found_by("another's", first=16, plan_of=plan_of)
 
 
 def test_a_child_does_not_end_with_its_worker(monkeypatch: Patch) -> None:
