@@ -208,10 +208,12 @@ def test_a_new_process_counts_as_knowing_what_the_former_one_knew(monkeypatch: P
     found("progress")
 
 
-@pytest.mark.parametrize("plan_of", [opening_late, stalled])
-def test_a_child_begins_a_call_however_late(monkeypatch: Patch, plan_of: Callable[[int], Plan]) -> None:
+@pytest.mark.parametrize(("plan_of", "first"), [(opening_late, 0), (stalled, 16)])
+def test_a_child_begins_a_call_however_late(
+    monkeypatch: Patch, plan_of: Callable[[int], Plan], first: int
+) -> None:
     monkeypatch.setattr(processes_module, "latest_begin", lambda chunks, trusted_until: inf)
-    found_by("another's", first=16, plan_of=plan_of)
+    found_by("another's", first=first, plan_of=plan_of)
 
 
 def test_a_child_does_not_end_with_its_worker(monkeypatch: Patch) -> None:
