@@ -17,9 +17,9 @@ from worker.dead_letters.writing import DEAD_LETTER_TARGET
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
 from worker.lanes.snapshot import TableView, glance, snapshot
+from worker.observing.overview.figures import PaceMeter
 from worker.observing.overview.history import Pulse
 from worker.observing.overview.of_rules import PassingOver
-from worker.observing.overview.pace import PaceMeter
 from worker.observing.status import (
     KafkaStatus,
     Look,
