@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, cast
 
 import confluent_kafka
-import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
@@ -149,37 +148,6 @@ def _reach(configuration: Configuration, entry: HandlerEntry, seconds: float) ->
     except TimeoutError:
         error = f"no answer within {seconds:g} s"
     return Reached(f"handler {entry.name}", error=error)
-
-
-# ---- whether Kafka can be reached, as its client reports
-
-_UP = ("UP", "UPDATE")
-
-
-class _Broker(msgspec.Struct):
-    state: str = ""
-
-
-class _Statistics(msgspec.Struct):
-    """The part of librdkafka's statistics that is used here."""
-
-    brokers: dict[str, _Broker] = {}
-
-
-_decoder = msgspec.json.Decoder(_Statistics)
-
-
-class Brokers:
-    """The state of the brokers. The polling thread writes it; any thread may read it."""
-
-    def __init__(self) -> None:
-        self.up: bool | None = None
-        """Whether at least one broker is connected; None: not known yet, or never, if
-        `statistics.interval.ms` is 0."""
-
-    def statistics(self, text: str) -> None:
-        """Handle librdkafka's `stats_cb`."""
-        self.up = any(broker.state in _UP for broker in _decoder.decode(text).brokers.values())
 
 
 # ---- reading partitions to their ends

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +18,13 @@ _TableKey = tuple[str, int]
 _PartitionKey = tuple[str, int]
 
 
-def lag_of(status: WorkerStatus) -> int | None:
+def total_lag(lags: Sequence[int | None]) -> int | None:
     """Return the uncommitted records of all partitions; None if one is not known or there is no partition."""
-    lags = [each.lag for each in status.partitions]
     return sum(lag or 0 for lag in lags) if lags and None not in lags else None
+
+
+def lag_of(status: WorkerStatus) -> int | None:
+    return total_lag([each.lag for each in status.partitions])
 
 
 def delay_of(status: WorkerStatus) -> float | None:
