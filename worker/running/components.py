@@ -38,13 +38,12 @@ from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.journaling import Journaling
-from worker.partitions.membership import Membership, session_of
+from worker.partitions.membership import Membership, WholeShare, session_of
 from worker.partitions.own_store import journal_of, own_store
 from worker.partitions.rebalance import FormerRecords, NewAssignments, Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts
-from worker.partitions.whole_share import WholeShare
 from worker.processes.beginning import Begun
 from worker.processes.processes import Processes
 from worker.processing.failures import FailureRules
