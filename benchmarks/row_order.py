@@ -13,7 +13,7 @@ from benchmarks.results import Report, at_least
 from benchmarks.topics import TopicSpec, canal_value
 from benchmarks.worker_run import Outcome, running_worker
 from handlers import Change
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 from worker.formats.interface import Record
 from worker.formats.registry import get
 

@@ -142,7 +142,7 @@ class Batch:
         """The number of Kafka records that contained the changes."""
         self.shard = shard
         """With `order_by: row`, the share of the table's keys that all its changes belong to (see
-        `handlers.sharding`). None for a batch of the whole table: everything before it is then finished."""
+        `handlers.rows`). None for a batch of the whole table: everything before it is then finished."""
         self.topic_ids = topic_ids or {}
         """Topic -> Kafka's id of the topic, as text. A recreated topic has another id, and its offsets start
         again. Topics whose ids are unknown are left out."""

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from handlers.api import Change, HandlerContext
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 
 _FORMER = 8
 """Former ids to keep. No worker still has changes of a topic that was recreated this often."""

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 from offsets.finished import Window
-from offsets.finished.layout import FINISHED, UNFINISHED
+from offsets.finished.layout import DONE, FINISHED, OPEN, UNFINISHED, finished_ranges
 from offsets.types import OffsetRange
 
-_UNFINISHED, _FINISHED = UNFINISHED, FINISHED
-_OPEN, _DONE = bytes((_UNFINISHED,)), bytes((_FINISHED,))
-_STRETCHES = re.compile(re.escape(_DONE) + b"+|" + re.escape(_OPEN) + b"+")
-_range = cast("Callable[[tuple[int, int]], OffsetRange]", partial(tuple.__new__, OffsetRange))
-"""Like `OffsetRange._make`, without a Python call for each."""
 # A run with gaps has a flag for each offset of its span, if the span is at most this many times its records.
 _DENSE_SPAN = 16
 # A run is stored as its unfinished offsets, which take about this many bytes each, once that is a third of
@@ -43,16 +36,16 @@ class _Flags(NamedTuple):
 
     def finished(self, offset: int) -> bool:
         if self.sparse is None:
-            return self.flags[offset - self.first] == _FINISHED
-        return self.flags[bisect_left(self.sparse, offset)] == _FINISHED
+            return self.flags[offset - self.first] == FINISHED
+        return self.flags[bisect_left(self.sparse, offset)] == FINISHED
 
     def unfinished(self) -> list[int]:
         """0.05 us an offset, and 0.1 us for each thousand flags."""
         flags = bytes(self.flags)
-        found, place = [], flags.find(_OPEN)
+        found, place = [], flags.find(OPEN)
         while place >= 0:
             found.append(self.first + place if self.sparse is None else self.sparse[place])
-            place = flags.find(_OPEN, place + 1)
+            place = flags.find(OPEN, place + 1)
         return found
 
 
@@ -83,14 +76,14 @@ class Run:
         span = last + 1 - first
         sparse = None
         if span == count:
-            flags = bytearray(_OPEN) * count
+            flags = bytearray(OPEN) * count
         elif span <= _DENSE_SPAN * count:
-            flags = bytearray(_DONE) * span
+            flags = bytearray(DONE) * span
             for offset in offsets:
-                flags[offset - first] = _UNFINISHED
+                flags[offset - first] = UNFINISHED
         else:
             sparse = tuple(offsets)
-            flags = bytearray(_OPEN) * count
+            flags = bytearray(OPEN) * count
         self._flags = self._kept(_Flags(flags, first, sparse), window)
 
     def finish(self, offsets: Sequence[int]) -> None:
@@ -109,12 +102,12 @@ class Run:
         flags, first, sparse = known
         if sparse is None:
             for offset in offsets:
-                flags[offset - first] = _FINISHED
+                flags[offset - first] = FINISHED
         else:
             for offset in offsets:
                 place = bisect_left(sparse, offset)
                 if place < len(sparse) and sparse[place] == offset:  # otherwise it was finished before
-                    flags[place] = _FINISHED
+                    flags[place] = FINISHED
         return self._flags is known
 
     def _kept(self, flags: _Flags, window: Window | None) -> _Flags:
@@ -134,7 +127,7 @@ class Run:
         if now != before:
             for place in reversed(range(len(now))):
                 if now[place] != before[place]:
-                    new.flags[place] = _FINISHED
+                    new.flags[place] = FINISHED
 
     def shrink(self, window: Window | None = None) -> None:
         """Keep only the unfinished offsets if they are few. Only the looking thread calls this.
@@ -148,13 +141,13 @@ class Run:
         left = tuple(known.unfinished())
         if not left:
             return
-        new = self._kept(_Flags(bytearray(_OPEN) * len(left), left[0], left), window)
+        new = self._kept(_Flags(bytearray(OPEN) * len(left), left[0], left), window)
         fewer = new.flags
         self._flags = new
         # From the last to the first, like a tracker goes through its runs: an earlier one is seen later.
         for place in reversed(range(len(left))):
             if known.finished(left[place]):  # since `left` was made
-                fewer[place] = _FINISHED
+                fewer[place] = FINISHED
 
     def is_unfinished(self, offset: int) -> bool:
         """Whether the offset was fetched in this run and is not finished."""
@@ -170,15 +163,15 @@ class Run:
 
     @property
     def unfinished(self) -> int:
-        return bytes(self._flags.flags).count(_OPEN)
+        return bytes(self._flags.flags).count(OPEN)
 
     @property
     def complete(self) -> bool:
-        return _OPEN not in bytes(self._flags.flags)
+        return OPEN not in bytes(self._flags.flags)
 
     def first_unfinished(self) -> int | None:
         flags, first, sparse = self._flags
-        place = bytes(flags).find(_OPEN)
+        place = bytes(flags).find(OPEN)
         if place < 0:
             return None
         return first + place if sparse is None else sparse[place]
@@ -187,33 +180,14 @@ class Run:
         """Return ranges without an unfinished offset, ascending and separate. With the unfinished offsets,
         they cover `start` to `end`. 0.2 us a range."""
         flags, first, sparse = self._flags
-        if sparse is not None:
-            return self._between(flags, sparse)
-        # A copy, because a flag that flips between two matches would make them touch.
-        copy = bytes(flags)
-        bounds = list(itertools.accumulate(map(len, _STRETCHES.findall(copy)), initial=first))
-        if copy[0] == _FINISHED:
-            bounds[0] = self.start  # offsets before the run's first belong to its first range
-        elif first > self.start:  # or are a separate range
-            bounds.insert(0, self.start)
-        else:
-            del bounds[0]
-        return list(map(_range, zip(bounds[::2], bounds[1::2], strict=False)))  # the last may be unfinished
-
-    def _between(self, flags: bytearray | memoryview, offsets: tuple[int, ...]) -> list[OffsetRange]:
-        copy = bytes(flags)
-        count = copy.count(_OPEN)
+        copy = bytes(flags)  # because a flag that flips between two looks would make ranges touch
+        if sparse is None:
+            return finished_ranges(self.start, self.end, first, sparse, copy)
+        count = copy.count(OPEN)
         known = self._ranges
         if known is not None and known[0] == count:  # flags are flipped in only one direction
             return known[1]
-        ranges, begin = [], self.start
-        for place, offset in enumerate(offsets):
-            if copy[place] == _UNFINISHED:
-                if offset > begin:
-                    ranges.append(OffsetRange(begin, offset))
-                begin = offset + 1
-        if self.end > begin:
-            ranges.append(OffsetRange(begin, self.end))
-        if len(offsets) <= _FEW:
+        ranges = finished_ranges(self.start, self.end, first, sparse, copy)
+        if len(sparse) <= _FEW:
             self._ranges = (count, ranges)
         return ranges

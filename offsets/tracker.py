@@ -16,7 +16,7 @@ from sortedcontainers import SortedDict
 
 from offsets.finished import FinishedMap, Window
 from offsets.run import Record, Run
-from offsets.types import Checkpoint, Mark, OffsetRange
+from offsets.types import Checkpoint, Mark, OffsetRange, joined
 
 
 class OffsetTracker:
@@ -48,7 +48,7 @@ class OffsetTracker:
         self._open: SortedDict = SortedDict()  # run.start -> Run with unfinished offsets, at the last look
         self._done: SortedDict = SortedDict()  # first -> end of finished ranges above the lowest open run
         # Ascending and separate. Replaced, never modified.
-        self._restored = _joined([r] for r in sorted(restored) if start is None or r.end > start)
+        self._restored = joined([r] for r in sorted(restored) if start is None or r.end > start)
         self._high = start  # the next offset to expect; None before the first
         self._fresh = max([r.end for r in self._restored], default=-1)
         self._registered = 0  # offsets so far
@@ -241,11 +241,11 @@ class OffsetTracker:
     def _ahead(self, position: int, looked: Mapping[Run, Sequence[OffsetRange]]) -> list[OffsetRange]:
         """Return finished ranges beyond the position, ascending and joined. `looked`: those of open runs."""
         pieces: list[Sequence[OffsetRange]] = [[OffsetRange(first, end)] for first, end in self._done.items()]
-        pieces += [ranges for run in self._open.values() if (ranges := looked[run])]
+        pieces += [its for run in self._open.values() if (its := looked[run])]
         pieces += [[restored] for restored in self._restored]
         pieces.sort(key=itemgetter(0))
-        joined = _joined(pieces)
-        return joined[bisect_right(joined, position, key=itemgetter(1)) :]
+        ranges = joined(pieces)
+        return ranges[bisect_right(ranges, position, key=itemgetter(1)) :]
 
 
 def checkpoints(trackers: Sequence[OffsetTracker], *, move: bool = False) -> list[Checkpoint | None]:
@@ -267,16 +267,3 @@ def checkpoints(trackers: Sequence[OffsetTracker], *, move: bool = False) -> lis
         runs.sort(key=attrgetter("number"), reverse=True)
         looked = {run: run.finished_ranges() for run in runs}
         return [t._checkpoint(position, looked) for t, position in zip(trackers, positions, strict=True)]
-
-
-def _joined(pieces: Iterable[Sequence[OffsetRange]]) -> list[OffsetRange]:
-    """Join the ranges of pieces that ascend by their first. Only the ends of two pieces can touch."""
-    joined: list[OffsetRange] = []
-    for ranges in pieces:
-        if joined and ranges[0].first <= joined[-1].end:
-            first, end = joined.pop()
-            joined.append(OffsetRange(first, max(end, ranges[0].end)))
-            joined += ranges[1:]
-        else:
-            joined += ranges
-    return joined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -24,6 +24,19 @@ class OffsetRange(NamedTuple):
 def count_of(ranges: Iterable[OffsetRange]) -> int:
     """Return how many offsets the ranges contain."""
     return sum(end - first for first, end in ranges)
+
+
+def joined(pieces: Iterable[Sequence[OffsetRange]]) -> list[OffsetRange]:
+    """Join the ranges of pieces that ascend by their first. Only the ends of two pieces can touch."""
+    found: list[OffsetRange] = []
+    for ranges in pieces:
+        if found and ranges[0].first <= found[-1].end:
+            first, end = found.pop()
+            found.append(OffsetRange(first, max(end, ranges[0].end)))
+            found += ranges[1:]
+        else:
+            found += ranges
+    return found
 
 
 class Checkpoint(NamedTuple):

@@ -11,7 +11,7 @@ from handlers.clickhouse.options import OWN_SETTINGS, ClickHouseOptions
 from handlers.failures import UnfitPlace
 from handlers.http.client import AnswerTooLarge, HttpClient, is_denied, is_passing, trusted
 from handlers.http.parts import Refused, RequestRefused
-from handlers.versioned.memory import Unfit
+from handlers.versioned.versions import Unfit
 
 _CODE = "X-ClickHouse-Exception-Code"
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp

@@ -15,8 +15,8 @@ import msgspec
 from handlers.clickhouse.client import ClickHouseClient, identifier
 from handlers.clickhouse.writing import OPENED, Line, Table, encoded, held_rows, insert, line_of
 from handlers.http.parts import RowRefused
-from handlers.versioned.memory import Unfit
 from handlers.versioned.row_states import State, in_pieces
+from handlers.versioned.versions import Unfit
 
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 

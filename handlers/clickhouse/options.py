@@ -7,11 +7,10 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from handlers.options.history import HistoryOptions
-from handlers.options.http_values import header_text
+from handlers.options.http_values import VersionedOptions, header_text
+from handlers.options.section import HistoryOptions
 from handlers.options.templates import Template, template_of_table
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
-from handlers.versioned.options import VersionedOptions
 
 OWN_SETTINGS = {
     # With this, an error has its own status, and does not appear inside a successful answer.

@@ -1,6 +1,6 @@
 """Operations on a table in ClickHouse: find, create, write and empty it, and remember its sources.
 
-Each revision of the memory (`handlers.versioned.memory`) is the comment of a column without data."""
+Each revision of the memory (`handlers.versioned.versions`) is the comment of a column without data."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ from handlers.clickhouse.writing import (
     write,
 )
 from handlers.options.templates import MissingValue, Template
-from handlers.versioned.memory import RENAMED, Memory, Unfit, recalled
 from handlers.versioned.row_states import Held, State, new_columns
-from handlers.versioned.versions import EPOCH_BITS
+from handlers.versioned.versions import EPOCH_BITS, RENAMED, Memory, Unfit, recalled
 
 _KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")

@@ -18,8 +18,8 @@ from handlers.http.parts import RowRefused, in_parts
 from handlers.mysql.types import DECIMALS, INTEGERS, SYNONYMS, read_type
 from handlers.options.templates import MissingValue
 from handlers.values.bounds import BeyondBounds
-from handlers.versioned.memory import Memory, UnfitColumn
 from handlers.versioned.row_states import Held, State, with_held_rows
+from handlers.versioned.versions import Memory, UnfitColumn
 
 OWN_COLUMNS: Mapping[str, str] = {
     "_version": "UInt64",

@@ -16,7 +16,7 @@ from handlers.http.client import Answer as HttpAnswer
 from handlers.http.client import HttpClient, basic_login, is_denied, is_passing, trusted
 from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
 from handlers.options.templates import Template
-from handlers.versioned.memory import Unfit
+from handlers.versioned.versions import Unfit
 
 _TOLD_CHARACTERS = 400
 _encode = msgspec.json.Encoder().encode

@@ -13,8 +13,8 @@ import msgspec
 from handlers.api import Row
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, json_document
 from handlers.options.templates import Template
-from handlers.versioned.memory import Memory, Unfit, UnfitColumn, recalled
 from handlers.versioned.row_states import State
+from handlers.versioned.versions import Memory, Unfit, UnfitColumn, recalled
 
 MEMORY = "memory_"
 """Prefix of fields in `ORIGIN` that contain a revision of the memory."""

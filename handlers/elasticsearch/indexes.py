@@ -1,6 +1,6 @@
 """Operations on the index of a table: find, create, write and empty it, and remember its sources.
 
-Each revision of the memory (`handlers.versioned.memory`) is the `null_value` of a field that no document
+Each revision of the memory (`handlers.versioned.versions`) is the `null_value` of a field that no document
 has. A field can be added to a mapping, but its `null_value` cannot be changed."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.parts import RequestRefused, RowRefused
 from handlers.options.templates import MissingValue, Template
 from handlers.values.bounds import BeyondBounds
-from handlers.versioned.memory import RENAMED, Memory, Unfit
 from handlers.versioned.row_states import Held, State, new_columns, with_held_rows
+from handlers.versioned.versions import RENAMED, Memory, Unfit
 
 _FOUND = "?filter_path=*.mappings,*.aliases,*.data_stream,*.settings.index.mapping.source"
 _MAKING = "binlane_makes_it"

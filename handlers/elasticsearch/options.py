@@ -7,10 +7,9 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from handlers.options.http_values import header_text
+from handlers.options.http_values import VersionedOptions, header_text
 from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
-from handlers.versioned.options import VersionedOptions
 
 _NAMED = re.compile(r"[A-Za-z0-9._-]*")
 

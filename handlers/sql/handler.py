@@ -23,9 +23,8 @@ from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, ROWS, Fault, fault_of, told
 from handlers.sql.target.known_tables import TableChanged, TableName
 from handlers.sql.target.reflecting import KnownTables
-from handlers.sql.writers.duckdb import DuckDBWriter
 from handlers.sql.writers.mysql import MySQLWriter
-from handlers.sql.writers.postgresql import PostgreSQLWriter
+from handlers.sql.writers.postgresql import DuckDBWriter, PostgreSQLWriter
 from handlers.sql.writers.writer import SQLiteWriter, Writer
 
 log = get_logger("handlers.sql")

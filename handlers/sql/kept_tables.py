@@ -20,8 +20,7 @@ import sqlalchemy as sa
 from handlers.api import Change, TargetUnavailable
 from handlers.mysql.ddl import TableName
 from handlers.sql.naming import Naming
-from handlers.sql.own_tables import OwnTables
-from handlers.sql.owners import Owners
+from handlers.sql.own_tables import Owners, OwnTables
 
 NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard

@@ -13,10 +13,9 @@ from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
 from handlers.mysql import ddl
 from handlers.mysql.statement_of_change import WholeTables, operations_of
+from handlers.options.http_values import VersionedOptions
 from handlers.options.templates import place_of
 from handlers.progress import PassingOver
-from handlers.versioned.memory import Memory, Unfit, UnfitColumn, remembering
-from handlers.versioned.options import VersionedOptions
 from handlers.versioned.row_states import (
     Held,
     RowMoved,
@@ -26,7 +25,17 @@ from handlers.versioned.row_states import (
     last_states,
     partition_of,
 )
-from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, Versions, versions_of
+from handlers.versioned.versions import (
+    EPOCH_BITS,
+    BeyondVersions,
+    Memory,
+    Topic,
+    Unfit,
+    UnfitColumn,
+    Versions,
+    remembering,
+    versions_of,
+)
 
 log = get_logger("handlers.versioned")
 

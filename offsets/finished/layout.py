@@ -10,18 +10,21 @@ last commits sent for it. Valid flags and states are never zero, so lost pages a
 
 from __future__ import annotations
 
+import itertools
+import re
 import struct
 import sys
 import uuid
 import zlib
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from offsets.types import Mark
+from offsets.types import Mark, OffsetRange
 
 UNFINISHED, FINISHED = 1, 2
+OPEN, DONE = bytes((UNFINISHED,)), bytes((FINISHED,))
 LIVE, ENDED = 1, 2
 GIVEN_UP = 2
 MOST_MARKS = 4
@@ -43,7 +46,9 @@ _MARKS_AT = 8  # in a window's body, behind its state
 _WINDOW_BODY = _MARKS_AT + MOST_MARKS * _MARK.size
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_FLAGS = bytes((UNFINISHED, FINISHED))
+_STRETCHES = re.compile(re.escape(DONE) + b"+|" + re.escape(OPEN) + b"+")
+_range = cast("Callable[[tuple[int, int]], OffsetRange]", partial(tuple.__new__, OffsetRange))
+"""Like `OffsetRange._make`, without a Python call for each."""
 
 
 class Torn(ValueError):
@@ -70,7 +75,7 @@ class RunRecord(NamedTuple):
     end: int
     first: int
     sparse: tuple[int, ...] | None
-    """The offsets of the flags. None: `first` and the offsets after it."""
+    """The offsets of the flags. None: `first` and those after it, up to `end`."""
     flags: bytes
 
 
@@ -78,6 +83,31 @@ class WindowRecord(NamedTuple):
     window: int
     ended: bool
     marks: tuple[Mark, ...]
+
+
+def finished_ranges(
+    start: int, end: int, first: int, sparse: Sequence[int] | None, flags: bytes
+) -> list[OffsetRange]:
+    """Return the ranges of a run without an unfinished offset, ascending and separate (see `RunRecord`). With
+    the unfinished offsets, they cover `start` to `end`. 0.2 us a range."""
+    if sparse is None:
+        bounds = list(itertools.accumulate(map(len, _STRETCHES.findall(flags)), initial=first))
+        if flags[0] == FINISHED:
+            bounds[0] = start  # offsets before the run's first belong to its first range
+        elif first > start:  # or are a separate range
+            bounds.insert(0, start)
+        else:
+            del bounds[0]
+        return list(map(_range, zip(bounds[::2], bounds[1::2], strict=False)))  # the last may be unfinished
+    ranges, begin = [], start
+    for offset, flag in zip(sparse, flags, strict=True):
+        if flag == UNFINISHED:
+            if offset > begin:
+                ranges.append(OffsetRange(begin, offset))
+            begin = offset + 1
+    if end > begin:
+        ranges.append(OffsetRange(begin, end))
+    return ranges
 
 
 def boot_id() -> bytes | None:
@@ -166,13 +196,13 @@ def _record(data: bytes, place: int, used: int) -> tuple[RunRecord | WindowRecor
     if kind == _WINDOW:
         return _window(window, data[body:stop]), after
     flags = data[flags_at:stop]
-    if flags.strip(_FLAGS):
+    if flags.strip(OPEN + DONE):
         raise Torn("a flag means neither a finished nor an unfinished offset")
     sparse = struct.unpack_from(f"<{count}q", data, body) if kind == _SPARSE else None
     offsets = sparse if sparse is not None else (first, first + count - 1)
     if kind not in {_DENSE, _SPARSE} or not count or not start <= offsets[0] <= offsets[-1] < end:
         raise Torn("a record contradicts itself")
-    if any(before >= after for before, after in pairwise(sparse or ())):
+    if any(before >= after for before, after in itertools.pairwise(sparse or ())):
         raise Torn("a record contradicts itself")
     return RunRecord(window, start, end, first, sparse, flags), after
 

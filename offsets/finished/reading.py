@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import structlog
 
-from offsets.finished.layout import FINISHED, RunRecord, Torn, WindowRecord, boot_id, records
+from offsets.finished.layout import Torn, WindowRecord, boot_id, finished_ranges, records
 from offsets.finished.segment import is_locked, segments_of, unfinished_files, writer_text
-from offsets.types import Mark, OffsetRange
+from offsets.types import Mark, OffsetRange, joined
 
 _log = structlog.get_logger(__name__)
 
 _NAME = re.compile(r"([0-9a-f]{16}):([0-9]{1,18}):([0-9]{1,18})")
-_FINISHED_FLAGS = re.compile(bytes((FINISHED,)) + b"+")
 
 
 class _Name(NamedTuple):
@@ -88,14 +87,7 @@ def remove_unnamed(directory: Path, group: str, names: Iterable[str]) -> None:
 def covered(offset: int, ahead: Iterable[OffsetRange], more: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Join everything below `offset` and all the ranges, ascending and separate. The first range is the one
     from below `offset`."""
-    joined: list[OffsetRange] = []
-    for first, end in sorted([OffsetRange(-1, offset), *ahead, *more]):
-        if joined and first <= joined[-1].end:
-            if end > joined[-1].end:
-                joined[-1] = OffsetRange(joined[-1].first, end)
-        else:
-            joined.append(OffsetRange(first, end))
-    return joined
+    return joined([each] for each in sorted([OffsetRange(-1, offset), *ahead, *more]))
 
 
 def _named(names: Iterable[_Name], writer: int, files: dict[int, Path]) -> dict[str, Found]:
@@ -132,35 +124,12 @@ def _windows(writer: int, files: dict[int, Path]) -> dict[int, Found]:
             elif record.window not in here:
                 raise Torn("a run belongs to no window")
             else:
-                ranges.setdefault(record.window, []).extend(_finished(record))
+                ranges.setdefault(record.window, []).extend(finished_ranges(*record[1:]))
     return {
         window: Found(tuple(covered(-1, (), ranges.get(window, ()))[1:]), frozenset(its))
         for window, its in marks.items()
         if window not in ended
     }
-
-
-def _finished(run: RunRecord) -> list[OffsetRange]:
-    """Return everything from its start to its end, except what is flagged as unfinished."""
-    found = [OffsetRange(run.start, run.end)]
-    if run.sparse is None:
-        flagged = run.first + len(run.flags)
-        spans = [(m.start() + run.first, m.end() + run.first) for m in _FINISHED_FLAGS.finditer(run.flags)]
-        found = [OffsetRange(first, end) for first, end in spans]
-        if run.first > run.start:
-            found.append(OffsetRange(run.start, run.first))
-        if run.end > flagged:
-            found.append(OffsetRange(flagged, run.end))
-        return found
-    found, begin = [], run.start
-    for offset, flag in zip(run.sparse, run.flags, strict=True):
-        if flag != FINISHED:
-            if offset > begin:
-                found.append(OffsetRange(begin, offset))
-            begin = offset + 1
-    if run.end > begin:
-        found.append(OffsetRange(begin, run.end))
-    return found
 
 
 def _remove(files: Iterable[Path]) -> None:

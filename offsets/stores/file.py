@@ -98,7 +98,7 @@ class FileStore:
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
         windows: Mapping[TopicPartition, str] | None = None,
     ) -> None:
-        """The same as `CheckpointStore.save`: all or nothing, on the disk when it returns.
+        """The same as `OwnStore.save`: all or nothing, on the disk when it returns.
 
         `windows`: the windows of the map of finished offsets that continue from these checkpoints.
         `acknowledged`: Kafka's commits, as far as this writer knows. Each save replaces them, because another

@@ -20,26 +20,13 @@ class StoreAway(CheckpointError):
     """The store does not answer, or another process has it. The same call may succeed later."""
 
 
-class CheckpointStore(Protocol):
-    """Stores what is finished of each partition. Safe to use from several threads."""
+class OwnStore(Protocol):
+    """A group's store beside Kafka: what is finished of each partition, and what Kafka has acknowledged. Safe
+    to use from several threads."""
 
     @property
     def name(self) -> str:
-        """`file`, `sql` or `kafka`: the metrics' label `store`."""
-
-    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> object:
-        """Replace the checkpoints of these partitions. Other partitions stay as they are.
-
-        On return, they are as durable as this store can make them. All or nothing, as far as the store can.
-
-        Raises CheckpointError: they are not known to be saved. The previous checkpoints still count."""
-
-    def close(self) -> None:
-        """Release threads and files. May be called twice."""
-
-
-class OwnStore(CheckpointStore, Protocol):
-    """A group's store beside Kafka, which also stores what Kafka has acknowledged."""
+        """`file` or `sql`: the metrics' label `store`, like `kafka` of Kafka's."""
 
     @property
     def title(self) -> str:
@@ -72,8 +59,16 @@ class OwnStore(CheckpointStore, Protocol):
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
         windows: Mapping[TopicPartition, str] | None = None,
     ) -> object:
-        """The same as `CheckpointStore.save`. `acknowledged`: Kafka's commits, as far as this writer knows.
-        `windows`: the windows of the map of finished offsets that continue from these checkpoints."""
+        """Replace the checkpoints of these partitions. Other partitions stay as they are.
+
+        On return, they are as durable as this store can make them. All or nothing, as far as the store can.
+        `acknowledged`: Kafka's commits, as far as this writer knows. `windows`: the windows of the map of
+        finished offsets that continue from these checkpoints.
+
+        Raises CheckpointError: they are not known to be saved. The previous checkpoints still count."""
+
+    def close(self) -> None:
+        """Release threads and files. May be called twice."""
 
 
 def number_of(group: str, identity: str) -> int:

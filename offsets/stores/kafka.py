@@ -3,12 +3,12 @@ their identification, and brokers' errors."""
 
 from __future__ import annotations
 
-import queue
 import secrets
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 
 import confluent_kafka
 import structlog
@@ -196,20 +196,20 @@ class KafkaStore:
             return load_committed(self._consumer, partitions, self._deadline)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
-        """The same as `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker
-        accepts no more. Returns the commit's marks.
+        """Replace the checkpoints of these partitions: one commit, with less metadata if the broker accepts
+        no more. Returns the commit's marks.
 
         Raises CheckpointError: Kafka rejected it, or has not answered within the deadline. In the second case
         the request is still in progress. Until its answer arrives, every other save fails at once."""
         if not checkpoints:
             return {}
-        answers: queue.SimpleQueue[dict[TopicPartition, Mark] | BaseException] = queue.SimpleQueue()
+        answer: Future[dict[TopicPartition, Mark]] = Future()
 
         def commit() -> None:
             try:
-                answers.put(commit_now(self._consumer, checkpoints, self._texts))
+                answer.set_result(commit_now(self._consumer, checkpoints, self._texts))
             except BaseException as error:
-                answers.put(error)
+                answer.set_exception(error)
 
         with self._turn:
             self._refuse_second()
@@ -217,14 +217,11 @@ class KafkaStore:
             self._thread = threading.Thread(target=commit, name="checkpoint-kafka", daemon=True)
             self._thread.start()
             self._thread.join(self._deadline)
-        if answers.empty():
+        if not answer.done():
             raise CheckpointError(
                 f"no answer from Kafka within {self._deadline:g} s; the commit is still under way"
             )
-        answer = answers.get()
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+        return answer.result()
 
     def close(self) -> None:
         """Wait for a commit in progress, up to the deadline."""

@@ -82,8 +82,8 @@ class PolledKafkaStore:
         return load_committed(self._attached(), partitions, self._deadline / 2)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
-        """The same as `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker
-        accepts no more. Returns the commit's marks.
+        """Replace the checkpoints of these partitions: one commit, with less metadata if the broker accepts
+        no more. Returns the commit's marks.
 
         On the polling thread (in a rebalance callback), it blocks until Kafka answers. On any other, it waits
         up to the deadline. Raises CommitInterrupted if a rebalance interrupts it."""

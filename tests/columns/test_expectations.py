@@ -14,7 +14,7 @@ from handlers import Change
 from worker.column_rules.expectations import Unmet
 from worker.column_rules.filters import read_filter
 from worker.configuration import TableRule
-from worker.processes.faults import packed_fault, unpacked_fault
+from worker.processes.messages import packed_fault, unpacked_fault
 
 TOAST = frozenset({"doc"})
 

@@ -22,7 +22,6 @@ from worker.configuration import Configuration
 from worker.configuration.doubts import doubts
 from worker.formats.interface import Apart, Record, Skip
 from worker.formats.registry import get
-from worker.running.open_handlers import handles
 from worker.units.table import routed
 
 RUNS = {
@@ -45,7 +44,7 @@ def apply(found: Configuration, told: Iterable[Record], folder: Path) -> None:
     """As a worker does it, record by record."""
     canal, entry = get("canal"), found.tables[0].handlers[0]
     with opened(
-        SqlHandler(**entry.options), folder, handles=partial(handles, found, entry), worker="g"
+        SqlHandler(**entry.options), folder, handles=partial(found.handles, entry), worker="g"
     ) as handler:
         for record in told:
             route = routed(canal, record)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from row_building import in_partition, key_change, no_rows, rows, statement
 
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 from worker.formats.interface import Record
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery

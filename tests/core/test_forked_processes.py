@@ -19,7 +19,7 @@ import os, signal, socket, subprocess, sys, threading, time
 from pathlib import Path
 from handlers.metrics import NO_METRICS
 from worker.processes.beginning import forked
-from worker.processes.events import Listener
+from worker.processes.messages import Listener
 from worker.processes.process import Process
 
 def made(number, own):

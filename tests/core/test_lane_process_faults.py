@@ -24,7 +24,7 @@ from structlog.testing import capture_logs
 from offsets.types import Checkpoint
 from worker.attempts.steps import ProcessAway
 from worker.processes import beginning, process
-from worker.processes.batches import Batches
+from worker.processes.opened import Batches
 from worker.units.unit import UnitState
 
 Make = Callable[..., ProcessStage]
@@ -314,7 +314,7 @@ def test_a_stopped_process_ends_with_its_worker() -> None:
     program = """
 import os, signal
 from pathlib import Path
-from worker.processes.events import Listener
+from worker.processes.messages import Listener
 from worker.processes.process import Process
 child = Process(0, Listener(None, print, print), print)
 child.ask("kept")

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 
 from handlers.metrics import NO_METRICS
 from worker.processes import beginning, process, slot
-from worker.processes.events import Listener
+from worker.processes.messages import Listener
 from worker.running.handler_set import HandlerOpenError
 from worker.units.unit import UnitState
 from worker.units.work import Work

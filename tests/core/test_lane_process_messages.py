@@ -15,7 +15,7 @@ from processing import NOW
 from structlog.testing import capture_logs
 
 from worker.processes.child import Child
-from worker.processes.frames import Frames
+from worker.processes.messages import Frames
 from worker.units.unit import UnitState
 
 Make = Callable[..., ProcessStage]

@@ -12,8 +12,7 @@ from confluent_kafka import Message
 
 from worker.attempts.steps import ProcessAway
 from worker.formats.interface import Record
-from worker.processes import faults
-from worker.processes.frames import Frames
+from worker.processes.messages import Frames, packed_error, unpacked_error
 from worker.processes.records import made, packed, packed_chunks
 
 
@@ -71,6 +70,6 @@ def test_a_message_that_breaks_off_is_an_end(ends: tuple[Frames, Frames]) -> Non
 
 
 def test_a_call_that_was_not_begun_is_no_answer_of_its_target() -> None:
-    error = faults.unpacked(faults.packed(ProcessAway("too late", 0.5)))
+    error = unpacked_error(packed_error(ProcessAway("too late", 0.5)))
     assert isinstance(error, ProcessAway)
     assert (str(error), error.wait) == ("too late", 0.5)

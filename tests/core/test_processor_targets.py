@@ -12,7 +12,7 @@ from row_building import row_unit, rows
 from structlog.testing import capture_logs
 
 from handlers import Batch, TargetUnavailable
-from handlers.sharding import SHARDS
+from handlers.rows import SHARDS
 from offsets.types import Checkpoint
 from worker.attempts import retry_and_split
 from worker.attempts.circuit import BoundHandler, Circuit

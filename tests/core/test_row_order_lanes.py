@@ -8,7 +8,7 @@ from lane_building import lanes_of, offsets
 from row_building import key_change, no_rows, row_unit, rows, truncate
 from row_stepping import decoded, dispatched, done, handled, keys, offered, stepped
 
-from handlers.sharding import SHARDS, shard_of
+from handlers.rows import SHARDS, shard_of
 from offsets.types import Checkpoint
 from worker.formats.interface import Record
 from worker.units.chunk import RECORD_OVERHEAD

@@ -13,7 +13,7 @@ from row_building import key_change, no_rows, row_unit, rows
 from structlog.testing import capture_logs
 
 from handlers import Batch
-from handlers.sharding import SHARDS, shard_of
+from handlers.rows import SHARDS, shard_of
 from offsets.types import Checkpoint
 from worker.formats.interface import Record
 from worker.units.unit import Unit, UnitState

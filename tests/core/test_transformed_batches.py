@@ -15,8 +15,7 @@ from row_building import key_change, rows
 from test_dead_letters import Letters, staged
 
 from handlers import Batch, Handler, PartialFailure, Rejected
-from handlers.rows import on_rows
-from handlers.sharding import shard_of
+from handlers.rows import on_rows, shard_of
 from offsets.types import Checkpoint
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import TableRule

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.formats.registry import get
-from worker.partitions.whole_share import SharedTopics, WholeShare
+from worker.partitions.membership import SharedTopics, WholeShare
 from worker.running.components import Components
 from worker.units.assigned_partition import Assignment
 

@@ -11,7 +11,7 @@ from captured import CapturedRecord, records
 from dts_records import dts_stream
 
 from handlers import Change
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 from handlers.values.change_json import line
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium

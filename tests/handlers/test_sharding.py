@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers import BeyondCalendar, Change, Operation
-from handlers.sharding import SHARDS, shard_of
+from handlers.rows import SHARDS, shard_of
 
 KEYS: list[Any] = [
     0,

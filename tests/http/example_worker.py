@@ -10,6 +10,7 @@ import msgspec
 
 from worker.configuration.shown import Setting
 from worker.http.watch import Sources
+from worker.observing.overview.figures import lag_of
 from worker.observing.overview.history import History, Pulse, TableHours
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import (
@@ -133,7 +134,7 @@ def pulse_of(status: WorkerStatus) -> Pulse:
     """What a history is told of such a worker."""
     return Pulse(
         status.finished_records or 0,
-        [each.lag for each in status.partitions],
+        lag_of(status),
         max((each.delay_seconds or 0.0 for each in status.partitions), default=None),
         frozenset(table.table for table in status.tables if table.state == "blocked"),
     )

@@ -13,8 +13,7 @@ from test_troubles import calm
 
 from offsets.metadata import decode, encode, left_out
 from offsets.types import Checkpoint, OffsetRange, count_of
-from worker.observing.overview.history import FIELDS, TableHours
-from worker.observing.overview.pace import (
+from worker.observing.overview.figures import (
     PaceMeter,
     caught_up_seconds,
     drain_cost,
@@ -22,6 +21,7 @@ from worker.observing.overview.pace import (
     empty_seconds,
     outlook,
 )
+from worker.observing.overview.history import FIELDS, TableHours
 from worker.observing.overview.troubles import troubles
 from worker.observing.status import Pace, WorkerStatus
 

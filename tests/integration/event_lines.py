@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from handlers import Batch, Change, Handler, HandlerContext
-from worker.processes.events import Events
+from worker.processes.messages import Events
 
 __all__ = ["EventLines", "seq_of"]
 

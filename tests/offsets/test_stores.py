@@ -18,12 +18,12 @@ from memory_store import MemoryStore, loaded
 from handlers.sql.target.engine import check_url
 from offsets.stores.file import FileStore
 from offsets.stores.file_format import FileEntry
-from offsets.stores.interface import CheckpointStore, OwnStore, StoreAway
+from offsets.stores.interface import OwnStore, StoreAway
 from offsets.stores.kafka import KafkaStore
 from offsets.stores.sql import SqlStore
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
-MakeStore = Callable[[], CheckpointStore]
+MakeStore = Callable[[], OwnStore]
 MakeOwn = Callable[..., OwnStore]
 
 AHEAD = (OffsetRange(12, 15), OffsetRange(20, 21), OffsetRange(1_000, 2_000))
@@ -63,12 +63,12 @@ def make_own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeOwn
 @pytest.fixture(params=["memory", "file", "kafka", *SQL])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path, group: str) -> Iterator[MakeStore]:
     """Each call gives a store of the same group and place, as a restart would."""
-    stores: list[CheckpointStore] = []
+    stores: list[OwnStore] = []
     memory = MemoryStore()
     url = check_url(sql_url(request, request.param, tmp_path)) if request.param in SQL else None
 
-    def make() -> CheckpointStore:
-        store: CheckpointStore
+    def make() -> OwnStore:
+        store: OwnStore
         if request.param == "memory":
             store = memory
         elif request.param == "file":
@@ -89,7 +89,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path, group: str) -> It
 
 
 @pytest.fixture
-def store(make_store: MakeStore) -> CheckpointStore:
+def store(make_store: MakeStore) -> OwnStore:
     return make_store()
 
 
@@ -101,7 +101,7 @@ def partitions(request: pytest.FixtureRequest, make_store: MakeStore) -> list[To
     return [TopicPartition(topic, number) for number in range(3)]
 
 
-def test_its_name_is_the_metrics_label(store: CheckpointStore) -> None:
+def test_its_name_is_the_metrics_label(store: OwnStore) -> None:
     assert (
         store.name
         == {
@@ -113,13 +113,13 @@ def test_its_name_is_the_metrics_label(store: CheckpointStore) -> None:
     )
 
 
-def test_what_was_never_saved_is_left_out(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+def test_what_was_never_saved_is_left_out(store: OwnStore, partitions: list[TopicPartition]) -> None:
     store.save({partitions[1]: Checkpoint(5)})
     assert loaded(store, partitions) == {partitions[1]: Checkpoint(5)}
     assert loaded(store, []) == {}
 
 
-def test_what_was_saved_comes_back_whole(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+def test_what_was_saved_comes_back_whole(store: OwnStore, partitions: list[TopicPartition]) -> None:
     saved = {
         partitions[0]: Checkpoint(10, AHEAD),
         partitions[1]: Checkpoint(0),
@@ -134,41 +134,37 @@ def test_a_restart_knows_what_was_saved(make_store: MakeStore, partitions: list[
     assert loaded(make_store(), partitions) == {partitions[0]: Checkpoint(10, AHEAD)}
 
 
-def test_a_later_save_replaces_the_ranges_too(
-    store: CheckpointStore, partitions: list[TopicPartition]
-) -> None:
+def test_a_later_save_replaces_the_ranges_too(store: OwnStore, partitions: list[TopicPartition]) -> None:
     store.save({partitions[0]: Checkpoint(10, AHEAD)})
     store.save({partitions[0]: Checkpoint(15)})
     assert loaded(store, partitions) == {partitions[0]: Checkpoint(15)}
 
 
-def test_a_position_can_be_set_back(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+def test_a_position_can_be_set_back(store: OwnStore, partitions: list[TopicPartition]) -> None:
     store.save({partitions[0]: Checkpoint(10)})
     store.save({partitions[0]: Checkpoint(3)})
     assert loaded(store, partitions) == {partitions[0]: Checkpoint(3)}
 
 
-def test_saving_some_partitions_leaves_the_others(
-    store: CheckpointStore, partitions: list[TopicPartition]
-) -> None:
+def test_saving_some_partitions_leaves_the_others(store: OwnStore, partitions: list[TopicPartition]) -> None:
     store.save({partitions[0]: Checkpoint(10, AHEAD), partitions[1]: Checkpoint(7)})
     store.save({partitions[1]: Checkpoint(8)})
     assert loaded(store, partitions) == {partitions[0]: Checkpoint(10, AHEAD), partitions[1]: Checkpoint(8)}
 
 
-def test_saving_nothing_changes_nothing(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+def test_saving_nothing_changes_nothing(store: OwnStore, partitions: list[TopicPartition]) -> None:
     store.save({partitions[0]: Checkpoint(10, AHEAD)})
     store.save({})
     assert loaded(store, partitions) == {partitions[0]: Checkpoint(10, AHEAD)}
 
 
-def test_only_what_is_asked_for_is_loaded(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
+def test_only_what_is_asked_for_is_loaded(store: OwnStore, partitions: list[TopicPartition]) -> None:
     store.save({partition: Checkpoint(9) for partition in partitions})
     assert loaded(store, partitions[:1]) == {partitions[0]: Checkpoint(9)}
 
 
 def test_threads_that_save_different_partitions_lose_nothing(
-    store: CheckpointStore, partitions: list[TopicPartition]
+    store: OwnStore, partitions: list[TopicPartition]
 ) -> None:
     def save(partition: TopicPartition) -> None:
         for offset in range(1, 21):
@@ -182,7 +178,7 @@ def test_threads_that_save_different_partitions_lose_nothing(
     assert loaded(store, partitions) == {partition: Checkpoint(20) for partition in partitions}
 
 
-def test_it_may_be_closed_twice(store: CheckpointStore) -> None:
+def test_it_may_be_closed_twice(store: OwnStore) -> None:
     store.close()
     store.close()
 

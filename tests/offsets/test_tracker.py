@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from traced_memory import memory_of_trackers
 
-import offsets.run
+import offsets.finished.layout
 from offsets.metadata import encode
 from offsets.run import Run
 from offsets.tracker import OffsetTracker
@@ -149,7 +149,7 @@ def test_what_is_finished_between_two_ranges_of_a_look_does_not_make_them_touch(
     run = tracker.register(range(8))
     run.finish([1, 3, 4, 6])
 
-    stretches = offsets.run._STRETCHES
+    stretches = offsets.finished.layout._STRETCHES
 
     class Slow:
         def findall(self, flags: bytes | bytearray) -> list[bytes]:
@@ -160,7 +160,7 @@ def test_what_is_finished_between_two_ranges_of_a_look_does_not_make_them_touch(
                 run.finish(range(place, 8)[:1])
             return found
 
-    monkeypatch.setattr(offsets.run, "_STRETCHES", Slow())
+    monkeypatch.setattr(offsets.finished.layout, "_STRETCHES", Slow())
     found = tracker.checkpoint()
     assert found == Checkpoint(0, (OffsetRange(1, 2), OffsetRange(3, 5), OffsetRange(6, 7)))
     assert encode(found)

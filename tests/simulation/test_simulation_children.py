@@ -16,8 +16,7 @@ from worker.processes import changes
 from worker.processes import child as child_program
 from worker.processes import processes as processes_module
 from worker.processes.changes import Held
-from worker.processes.faults import unpacked
-from worker.processes.frames import REQUESTS
+from worker.processes.messages import REQUESTS, unpacked_error
 from worker.processes.opened import OpenedHandlers, asked_by
 from worker.processes.process import Known, Process
 from worker.processes.slot import Slot
@@ -123,7 +122,7 @@ def test_a_batch_is_tried_again_while_its_late_answer_is_on_its_way(monkeypatch:
             raise ProcessAway("no answer", 0.1)
         succeeded, answer = frames.receive()
         if not succeeded:
-            raise unpacked(answer)
+            raise unpacked_error(answer)
         return answer
 
     monkeypatch.setattr(Process, "ask", ask)

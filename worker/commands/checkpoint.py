@@ -19,7 +19,7 @@ from offsets.types import OffsetRange, TopicPartition, count_of
 from worker.commands.output import begin, table_with, wide_console
 from worker.configuration import Configuration
 from worker.configuration.secrets import Secrets, passwords_in
-from worker.kafka.reading import ReadFault
+from worker.kafka.connection import ReadFault
 from worker.partitions.journaling import place_at, time_text
 from worker.partitions.own_store import store_at
 from worker.partitions.stored_positions import Cluster, Position, connect

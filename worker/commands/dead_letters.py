@@ -17,7 +17,7 @@ from worker.commands.dead_letter_replay import replay_letters
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.dead_letters.record import DeadLetter
 from worker.dead_letters.topic import DeadLetterTopic, open_topic
-from worker.kafka.reading import ReadFault
+from worker.kafka.connection import ReadFault
 from worker.observing.visible_text import visible
 from worker.running.dead_letter_replay import Reader, ReplayFault, by_failure, in_order
 

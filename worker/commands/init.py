@@ -25,8 +25,7 @@ from worker.configuration import Configuration, ConfigurationError, load
 from worker.configuration.kafka_properties import admin_settings
 from worker.configuration.secrets import is_secret_key, passwords_in
 from worker.formats.interface import Record
-from worker.kafka.connection import KAFKA_SECONDS, reach_kafka
-from worker.kafka.reading import ReadFault, bounds_of, connected, read_between
+from worker.kafka.connection import KAFKA_SECONDS, ReadFault, bounds_of, connected, reach_kafka, read_between
 from worker.observing.visible_text import visible
 
 _HANDLERS: Mapping[str, str] = {

@@ -14,7 +14,7 @@ from handlers.reloading import Behind, Differs, Hindered, Refused, TableReload
 from handlers.sql.handler import DatabaseError
 from worker.commands.output import begin
 from worker.configuration import Configuration, HandlerEntry
-from worker.kafka.reading import ReadFault
+from worker.kafka.connection import ReadFault
 from worker.reloading.source_changes import ChangesOf, Unfollowable, WholeTopics
 
 _PATIENCE_SECONDS = 30.0

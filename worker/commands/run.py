@@ -10,9 +10,9 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from handlers.hanging_calls import process_ends
 from handlers.kafka.librdkafka import SettingsError, explain
 from handlers.loading.registry import HandlerTypeError, OptionsError
-from handlers.process_end import process_ends
 from worker.configuration import load
 from worker.observing import logs
 from worker.processes.beginning import forked

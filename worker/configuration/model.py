@@ -181,6 +181,11 @@ class Configuration(Section):
         replaces (see `ghost_tables`). None: the table is skipped."""
         return _rule_of(self.tables, Places(self.databases), table, is_stated=False)
 
+    def handles(self, entry: HandlerEntry, table: str) -> bool:
+        """Whether the rule of this table ("database.table") includes the handler."""
+        rule = self.rule_for(table)
+        return rule is not None and any(map(entry.is_like, rule.handlers))
+
 
 def _made_again(values: dict[str, Any], given: set[str], path: Path) -> Configuration:
     made: Any = Configuration.model_construct(given, **values)

@@ -16,8 +16,7 @@ from offsets.stores.kafka import CommitTexts, commit_now, load_committed
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration
 from worker.dead_letters.record import DeadLetter, read_letter
-from worker.kafka.connection import KAFKA_SECONDS
-from worker.kafka.reading import ReadFault, at_times, bounds_of, connected, read_between
+from worker.kafka.connection import KAFKA_SECONDS, ReadFault, at_times, bounds_of, connected, read_between
 
 
 @contextlib.contextmanager

@@ -41,12 +41,18 @@ class _FetchedTopic(msgspec.Struct):
     partitions: dict[int, _Fetched] = {}
 
 
+class _Broker(msgspec.Struct):
+    state: str = ""
+
+
 class _Statistics(msgspec.Struct):
     """The used part of librdkafka's statistics."""
 
     topics: dict[str, _FetchedTopic] = {}
+    brokers: dict[str, _Broker] = {}
 
 
+_UP = ("UP", "UPDATE")
 _decoder = msgspec.json.Decoder(_Statistics)
 
 
@@ -133,9 +139,12 @@ class Standstill(Stage):
             self._has_moved(failure.assignment, watched)  # earlier records do not end the error
             watched.error = LastingError.after(watched.error, failure.error, failure.offset)
 
-    def statistics(self, text: str) -> None:
-        """librdkafka's `stats_cb`. Only statistics show that it reads through offsets without records."""
-        for topic, told in _decoder.decode(text).topics.items():
+    def statistics(self, text: str) -> bool:
+        """librdkafka's `stats_cb`. Only statistics show that it reads through offsets without records.
+
+        Returns whether at least one broker is connected."""
+        found = _decoder.decode(text)
+        for topic, told in found.topics.items():
             for number, fetched in told.partitions.items():
                 assignment = self.assignments.get(topic, number)
                 if assignment is None:
@@ -146,6 +155,7 @@ class Standstill(Stage):
                 moved = 0 <= before.next_offset < fetched.next_offset <= (assignment.end or 0)
                 if moved and fetched.rxmsgs == before.rxmsgs:
                     watched.passed_over = fetched.next_offset
+        return any(broker.state in _UP for broker in found.brokers.values())
 
     def between_polls(self, now: float) -> None:
         """Look once a second."""

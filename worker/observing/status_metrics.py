@@ -13,8 +13,7 @@ from prometheus_client.samples import Sample
 
 from worker.observing.meters import Combine, Meter, TableLabels, family, meter
 from worker.observing.metric_definitions import definition
-from worker.observing.overview.figures import handled_tables
-from worker.observing.overview.pace import drain_seconds, empty_seconds
+from worker.observing.overview.figures import drain_seconds, empty_seconds, handled_tables
 from worker.observing.status import LaneStatus, Look, PartitionStatus, TableStatus, WorkerStatus
 
 _SPARK_RESULTS = ("success", "failure")

@@ -20,8 +20,7 @@ from offsets.stores.kafka import COORDINATOR_BUSY, KafkaStore, text_of
 from offsets.topic_ids import TopicIds
 from offsets.types import Checkpoint, TopicPartition
 from worker.configuration import Configuration
-from worker.kafka.connection import KAFKA_SECONDS
-from worker.kafka.reading import ReadFault, at_times, bounds, connected
+from worker.kafka.connection import KAFKA_SECONDS, ReadFault, at_times, bounds, connected
 from worker.partitions.own_store import journal_of, own_store, worded
 
 _AGAIN_SECONDS = 0.2

@@ -19,11 +19,8 @@ import structlog
 
 from handlers.hanging_calls import cancel, stack_of
 from worker.observing import logs
-from worker.processes.batches import Batches
-from worker.processes.events import Events
-from worker.processes.faults import packed
-from worker.processes.frames import EVENTS, Frames
-from worker.processes.opened import OpenedHandlers, asked_by
+from worker.processes.messages import EVENTS, Events, Frames, packed_error
+from worker.processes.opened import Batches, OpenedHandlers, asked_by
 
 
 class Child:
@@ -64,7 +61,7 @@ class Child:
                 try:
                     answer = True, self._answers[name](*rest)
                 except BaseException as error:  # whatever a handler raises, even SystemExit
-                    answer = False, packed(error)
+                    answer = False, packed_error(error)
                 del rest  # it may be long until the next request, and these are a batch's rows
                 if self.events.is_copy:  # it has come back, perhaps by sys.exit
                     os._exit(0 if answer[0] else 1)
@@ -73,7 +70,7 @@ class Child:
                 except (EOFError, OSError):
                     raise
                 except Exception as error:  # a status that cannot be sent
-                    frames.send((False, packed(error)))
+                    frames.send((False, packed_error(error)))
 
     def _configure(self, pickled: bytes) -> None:
         configuration = self._batches.configure(pickled)

@@ -1,27 +1,46 @@
-"""The open handlers of a child process."""
+"""The open handlers of a child process, and its batches."""
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from handlers import Batch, Handler, HandlerContext
+from handlers import Batch, Change, Handler, HandlerContext
 from handlers.loading.registry import create
 from handlers.loading.user_code import refuse_unrun
+from handlers.rows import borders
+from offsets.restore import Start
+from offsets.types import TopicPartition
+from worker.attempts.circuit import BoundHandler
 from worker.attempts.steps import ProcessAway
+from worker.column_rules.applying import skips
 from worker.column_rules.transforms import passed
-from worker.configuration import HandlerEntry
+from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.configuration.formats import formats_of
+from worker.formats.decoding import learn
+from worker.formats.interface import Record, SeparateDDL, UndecodableRecord
+from worker.formats.registry import FormatChoice
 from worker.observing import logs
-from worker.processes.batches import Batches, unpacked_rule
-from worker.processes.events import Events
-from worker.processes.faults import packed
-from worker.processes.frames import Frames
+from worker.processes.messages import Events, Frames, packed_error, packed_fault
+from worker.processes.records import made
+from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
+from worker.units.table import Table
+from worker.units.unit import Unit
+from worker.units.work import Work
+
+unpacked_rule: Callable[[bytes], TableRule] = lru_cache(256)(pickle.loads)
+"""Tables share their rules."""
+
+MOST_TABLES = 20_000
+"""Most known tables. Beyond this number, all are forgotten, and the worker describes them again."""
 
 _Place = tuple[str, int, int]
 
@@ -60,7 +79,7 @@ class OpenedHandlers:
             folder=Path(folder),
             metrics=self._events,
             stop_worker=self._events.stop_worker,
-            handles=lambda table: self._handles(entry, table),
+            handles=lambda table: self._batches.configuration.handles(entry, table),
             **fields,
         )
         handler.open(context)
@@ -79,7 +98,7 @@ class OpenedHandlers:
             if total:
                 self.handle(answer["ticket"], (0, total, 1), call, latest)
         except BaseException as error:
-            return answer, packed(error)
+            return answer, packed_error(error)
         return answer, None
 
     def handle(self, ticket: int, piece: Sequence[int], call: Sequence[Any], latest: float) -> None:
@@ -125,6 +144,137 @@ class OpenedHandlers:
         if handler is not None:
             handler.close()
 
-    def _handles(self, entry: HandlerEntry, table: str) -> bool:
-        rule = self._batches.configuration.rule_for(table)
-        return rule is not None and any(map(entry.is_like, rule.handlers))
+
+class Batches:
+    """Batches that are decoded by the same `Work` as in the worker, and kept until released.
+
+    Any thread. A batch's requests come one after the other, except calls of a table's several handlers."""
+
+    def __init__(self, rebuilt: Callable[[], object]) -> None:
+        """`rebuilt`: see `formats_of`."""
+        self._rebuilt = rebuilt
+        self.configuration: Configuration
+        """The latest one, from the first `configure` on."""
+        self._formats: FormatChoice | None = None
+        self._tables: dict[int, Table] = {}
+        self._partitions: dict[tuple[str, int, str | None], Assignment] = {}
+        self._kept: dict[int, Work] = {}
+        self._tickets = itertools.count(1)
+
+    def configure(self, pickled: bytes) -> Configuration:
+        configuration: Configuration = pickle.loads(pickled)
+        self.configuration = configuration
+        if self._formats is None:
+            self._formats = formats_of(
+                configuration, patience=None, rebuilt=self._rebuilt, present=lambda: self.configuration
+            )
+        for table in list(self._tables.values()):
+            self._adopt(table)
+        return configuration
+
+    def learn(self, records: Iterable[Sequence[Any]]) -> None:
+        """Remember the table definitions of these records."""
+        assert self._formats is not None  # it is configured first
+        for topic, partition, *columns in records:
+            format_ = self._formats.of_assigned(topic)
+            for record in made(topic, partition, columns):
+                learn(cast(SeparateDDL, format_), record)
+
+    def keep(self, schemas: Iterable[Sequence[bytes]]) -> None:
+        cast(Any, self._formats).schemas.keep(schemas)
+
+    def decode(
+        self,
+        token: int,
+        described: Sequence[Any] | None,
+        most_bytes: int,
+        chunks: Iterable[Sequence[Any]],
+        released: Iterable[int],
+    ) -> dict[str, Any] | None:
+        """Decode a batch, and keep it under a ticket. `released`: tickets of batches that nobody needs.
+
+        Returns None if the table is unknown and not `described`."""
+        for ticket in released:
+            self._kept.pop(ticket, None)
+        if described is not None:
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            self._tables[token] = self._table(*described)
+        table = self._tables.get(token)
+        if table is None:
+            return None
+        work = Work.of(Unit(table, 0), [self._chunk(*fields) for fields in chunks])
+        passed: list[tuple[int, Any]] = []
+
+        def may_skip(message: Record, fault: UndecodableRecord) -> bool:
+            if not skips(fault, self.configuration.on_undecodable):
+                return False
+            passed.append((_number(work, message), packed_fault(fault)))
+            return True
+
+        if (found := work.decode(may_skip, most_bytes)) is not None:
+            return {"place": found[0], "fault": packed_fault(found[1])}
+        ticket = next(self._tickets)
+        self._kept[ticket] = work
+        changes = cast(Sequence[Change], work.changes)
+        plain = len(changes) == work.records and work.ends == list(range(1, work.records + 1))
+        numbers = [change.index for change in changes]
+        return {
+            "ticket": ticket,
+            "ends": None if plain else work.ends,
+            "numbers": numbers if any(numbers) else None,
+            "joined": _joined(changes),
+            "passed": passed,
+        }
+
+    def compute(self, ticket: int, first: int, end: int, pickled: bytes) -> bytes:
+        """See `handlers.rows.on_rows`."""
+        changes = cast(Sequence[Change], self._kept[ticket].changes)
+        return pickle.dumps(pickle.loads(pickled)(changes[first:end]))
+
+    def kept(self, ticket: int) -> Work:
+        return self._kept[ticket]
+
+    def count(self) -> int:
+        return len(self._kept)
+
+    def _table(self, pickled: bytes, database: str, name: str) -> Table:
+        rule = unpacked_rule(pickled)
+        bound = [BoundHandler(entry.name, ()) for entry in rule.handlers]
+        table = Table(database, name, rule, bound)
+        self._adopt(table)  # it may be from before a reload, and this process from after it
+        return table
+
+    def _adopt(self, table: Table) -> None:
+        """As in `TableBook.adopt`: a statement in its records may name a table whose rules have changed."""
+        rule = self.configuration.rule_for(table.label)
+        if rule is None or not rule.is_as(table.rule):  # all tables have the same ones
+            rule = self.configuration.tables[0]
+        table.statement_rules = rule.statement_rules
+
+    def _chunk(
+        self, topic: str, partition: int, topic_id: str | None, alone: bool, *columns: Sequence[Any]
+    ) -> Chunk:
+        assignment = self._assignment(topic, partition, topic_id)
+        return Chunk(assignment, assignment.tracker, made(topic, partition, columns), alone=alone)
+
+    def _assignment(self, topic: str, partition: int, topic_id: str | None) -> Assignment:
+        key = topic, partition, topic_id
+        if (found := self._partitions.get(key)) is None:
+            assert self._formats is not None  # it is configured before the first batch
+            start = Start("earliest", (), "initial", "the worker knows")
+            found = Assignment(TopicPartition(topic, partition), 0, start, self._formats.of_assigned(topic))
+            found.topic_id = topic_id
+            self._partitions[key] = found
+        return found
+
+
+def _number(work: Work, message: Record) -> int:
+    return next(number for number, (_, own) in enumerate(work.messages()) if own is message)
+
+
+def _joined(changes: Sequence[Change]) -> list[int]:
+    """Return the places before which the changes may not be split."""
+    if not any(change.moves_key for change in changes):
+        return []
+    return sorted(set(range(len(changes) + 1)).difference(borders(changes, 0, len(changes))))

@@ -16,9 +16,7 @@ from typing import Any
 from handlers.hanging_calls import Bounded
 from worker.attempts.steps import ProcessAway
 from worker.processes.beginning import Begun, begun
-from worker.processes.events import Listener
-from worker.processes.faults import unpacked
-from worker.processes.frames import EVENTS, REQUESTS, Frames
+from worker.processes.messages import EVENTS, REQUESTS, Frames, Listener, unpacked_error
 
 _END_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -126,7 +124,7 @@ class Process:
             else:
                 self._free.append((number, frames))
         if not succeeded:
-            raise unpacked(answer)
+            raise unpacked_error(answer)
         return answer
 
     def end(self) -> None:

@@ -23,9 +23,8 @@ from worker.formats.interface import UndecodableRecord
 from worker.observing.logs import context
 from worker.processes.beginning import Begun
 from worker.processes.changes import Carried, ChangesElsewhere, Held, Reading, latest_begin
-from worker.processes.events import Listener
-from worker.processes.faults import unpacked, unpacked_fault
 from worker.processes.given import Given, Opening
+from worker.processes.messages import Listener, unpacked_error, unpacked_fault
 from worker.processes.process import Process
 from worker.processes.records import packed_chunks, packed_rows, traced
 from worker.processes.slot import Slot
@@ -251,7 +250,7 @@ class Processes:
         if "ticket" in found:
             reading.decoded(process, found)
         if raised is not None:
-            raise unpacked(raised)
+            raise unpacked_error(raised)
         return found
 
     def _held(self, reading: Reading, slot: Slot, process: Process) -> Held:

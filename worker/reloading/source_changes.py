@@ -23,8 +23,7 @@ from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
 from worker.formats.registry import NoFormatError
 from worker.formats.statements import tables_of
-from worker.kafka.connection import KAFKA_SECONDS
-from worker.kafka.reading import ReadFault, bounds, bounds_of, connected, read_between
+from worker.kafka.connection import KAFKA_SECONDS, ReadFault, bounds, bounds_of, connected, read_between
 
 
 class WholeTopics:

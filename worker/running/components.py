@@ -32,20 +32,18 @@ from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill, known_end
 from worker.formats.registry import FormatChoice
-from worker.kafka.connection import Brokers
 from worker.kafka.errors import GroupStrategies, KafkaErrors
 from worker.kafka.group import InstanceId, close_stays
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.journaling import Journaling
-from worker.partitions.membership import Membership, session_of
+from worker.partitions.membership import Membership, WholeShare, session_of
 from worker.partitions.own_store import journal_of, own_store
 from worker.partitions.rebalance import FormerRecords, NewAssignments, Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts
-from worker.partitions.whole_share import WholeShare
 from worker.processes.beginning import Begun
 from worker.processes.processes import Processes
 from worker.processing.failures import FailureRules
@@ -84,6 +82,9 @@ class Components:
         self.metrics = Metrics(group=configuration.kafka.group_id)
         self.tracing = tracing_of(configuration, self.metrics)
         self.assignments = Assignments()
+        self.has_broker: bool | None = None
+        """Whether Kafka can be reached, as its client reports; None: not known yet, or never, if
+        `statistics.interval.ms` is 0. The polling thread writes it; any thread may read it."""
         self.processes = None
         if lanes.processes:
             self.processes = Processes(
@@ -106,7 +107,6 @@ class Components:
         )
         count = partial(self.metrics.count, "binlane_kafka_errors_total")
         self.errors = KafkaErrors(clock, count, GroupStrategies(configuration))
-        self.brokers = Brokers()
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = own_store(configuration, alone=True)
         self.finished_map = FinishedMap(checkpoint.directory, configuration.kafka.group_id)
@@ -320,5 +320,4 @@ class Components:
             processor.start()
 
     def _statistics(self, text: str) -> None:
-        self.standstill.statistics(text)
-        self.brokers.statistics(text)
+        self.has_broker = self.standstill.statistics(text)

@@ -26,7 +26,6 @@ from worker.dead_letters.record import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
 from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.formats.registry import NoFormatError
-from worker.running.open_handlers import handles
 from worker.units.table import routed
 
 _LONGEST_TOPIC = 249
@@ -231,7 +230,7 @@ class Replay:
                     entry,
                     lane=0 if made.per_lane else None,
                     stop_worker=self._stopped.append,
-                    handles=partial(handles, configuration, entry),
+                    handles=partial(configuration.handles, entry),
                 )
             )
         except (HandlerTypeError, OptionsError) as error:

@@ -25,7 +25,6 @@ from worker.running.open_handlers import (
     OpenHandler,
     close_all,
     close_timeout,
-    handles,
     most_seconds,
     pairs,
     release,
@@ -276,7 +275,7 @@ class HandlerSet:
                 stopping=self.stopping if opened is self._opened else None,
                 stop_worker=self.fail,
                 metrics=self.metrics,
-                handles=lambda table: handles(self.configuration, entry, table),
+                handles=lambda table: self.configuration.handles(entry, table),
                 partitions=self.partitions,
             )
             try:

@@ -226,12 +226,6 @@ class HandlerPlan:
         close_all(self.opened)
 
 
-def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bool:
-    """Whether the rule of this table ("database.table") includes the handler."""
-    rule = configuration.rule_for(table)
-    return rule is not None and any(map(entry.is_like, rule.handlers))
-
-
 def pairs(known: BoundRule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
     return zip(known.rule.handlers, known.bound, strict=True)
 

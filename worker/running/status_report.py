@@ -17,9 +17,9 @@ from worker.dead_letters.writing import DEAD_LETTER_TARGET
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
 from worker.lanes.snapshot import TableView, glance, snapshot
+from worker.observing.overview.figures import PaceMeter, total_lag
 from worker.observing.overview.history import Pulse
 from worker.observing.overview.of_rules import PassingOver
-from worker.observing.overview.pace import PaceMeter
 from worker.observing.status import (
     KafkaStatus,
     Look,
@@ -84,11 +84,10 @@ class StatusReport:
         lags = [_lag(each, each.tracker.checkpoint) for each in assigned]
         delay = max((delays.get(each.partition, 0.0) for each in assigned), default=None)
         finished = self.parts.lanes.seen.finished_records
-        known = [lag for lag in lags if lag is not None]
-        lag = sum(known) if known and len(known) == len(lags) else None
+        lag = total_lag(lags)
         partitions = frozenset(each.partition for each in assigned)
         self._pace.add(self.clock(), finished, lag, self.parts.backpressure.waited, partitions)
-        return Pulse(finished, lags, delay, blocked)
+        return Pulse(finished, lag, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """Return the status with at most `most` tables, and figures about all."""
@@ -118,7 +117,7 @@ class StatusReport:
             unmatched_records=self.parts.book.unmatched.records,
             checkpoint=self.parts.committer.status(),
             kafka=KafkaStatus(
-                up=self.parts.brokers.up,
+                up=self.parts.has_broker,
                 quiet_seconds=round(self.clock() - self.parts.receiver.last_progress, 3),
                 unconfirmed_seconds=round(self.parts.membership.held_seconds(self.clock()), 3),
                 faults=[

@@ -22,12 +22,12 @@ from worker.attempts.backoff import describe
 from worker.certificate import Certificate, CertificateError
 from worker.configuration import Configuration
 from worker.fetching.routing import UndecodableHalt
-from worker.http.listening import ListenError
+from worker.http.server import ListenError
 from worker.observing import logs
 from worker.observing.status import WorkerState
 from worker.observing.unblock_messages import Answer, PauseRequest, UnblockRequest
+from worker.partitions.membership import SharedTopics
 from worker.partitions.own_store import opened
-from worker.partitions.whole_share import SharedTopics
 from worker.processes.beginning import Begun
 from worker.processing.slow_calls import SlowCalls
 from worker.running.components import Components

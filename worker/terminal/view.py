@@ -11,10 +11,18 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.figures import Rates, lag_of, ranked, still_waiting, waiting_tables
+from worker.observing.overview.figures import (
+    Rates,
+    drain_cost,
+    empty_seconds,
+    lag_of,
+    outlook,
+    ranked,
+    still_waiting,
+    waiting_tables,
+)
 from worker.observing.overview.of_rules import notes
 from worker.observing.overview.of_systems import not_begun, of_kafka
-from worker.observing.overview.pace import drain_cost, empty_seconds, outlook
 from worker.observing.overview.trouble import Trouble
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from queue import SimpleQueue
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext
@@ -203,14 +203,8 @@ class _Budget:
             return self._taken <= self._most
 
 
-class _Trace(Protocol):
-    """The trace of a record or a batch."""
-
-    def committed(self, now: int) -> None: ...
-    def left(self, now: int) -> None: ...
-
-
-_Own = TypeVar("_Own", bound=_Trace)
+_Trace = RecordTrace | BatchTrace
+_Own = TypeVar("_Own", RecordTrace, BatchTrace)
 
 
 class _Waiting:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from handlers import Change
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 from worker.formats.interface import Record
 from worker.units.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk, lengths, offsets
 from worker.units.finish_order import FinishOrder, SharedRecord

@@ -20,8 +20,8 @@ from py4j.protocol import DEFAULT_JVM_ID, DEFAULT_JVM_NAME
 from pyspark import SparkConf, java_gateway
 from pyspark.errors import PySparkRuntimeError
 
+from handlers.hanging_calls import at_process_end
 from handlers.logs import get_logger
-from handlers.process_end import at_process_end
 from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
 from handlers.spark.runtime.java import find_java
 

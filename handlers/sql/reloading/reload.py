@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -229,10 +229,7 @@ class SqlReload:
         table = self._marks.table
         if not sa.inspect(connection).has_table(table.name, schema=table.schema):
             raise Refused(f"there are no marks ({self._options.marks_table}): no worker has written here yet")
-        mine = (table.c.worker == self._context.worker) & (table.c.handler == self._context.handler)
-        known: Collection[str] = connection.scalars(
-            sa.select(table.c.source_table).where(mine).distinct()
-        ).all()
+        known = self._marks.kept(connection).names()
         if self._table not in known:
             raise Refused(f"worker {self._context.worker} has applied nothing of {self._table} here yet")
         shared = [

@@ -1,8 +1,9 @@
-"""Write rows to PostgreSQL as one array per column. The server unnests them.
+"""Write rows to PostgreSQL and DuckDB as one array per column. The database unnests them.
 
-This is nearly as fast as COPY into a staging table (benchmarks/sql.py) and adds no tables to the catalog.
-The pieces of a batch are sent without waiting (the protocol's pipeline). The server processes one piece while
-the next is written."""
+In PostgreSQL, this is nearly as fast as COPY into a staging table (benchmarks/sql.py) and adds no tables to
+the catalog. The pieces of a batch are sent without waiting (the protocol's pipeline). The server processes
+one piece while the next is written. In DuckDB, one statement per row would take some hundred times as long,
+because it works on columns."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import sqlalchemy as sa
@@ -38,23 +39,38 @@ _json = msgspec.json.Encoder().encode
 _NEXT, _NONE = "\0,", "\0N"
 
 
-class PostgreSQLWriter(Writer):
+class DuckDBWriter(Writer):
+    """Values except bytes are sent as text and cast to their column's type."""
+
+    placeholder: ClassVar[str] = "?"
+
+    def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
+        sql = f"{_insert(rows.table, rows.columns)} {on_conflict(rows.columns + rows.untold, key)}"
+        self._send(connection, sql, rows)
+
+    def insert(self, connection: sa.Connection, rows: Rows) -> None:
+        self._send(connection, _insert(rows.table, rows.columns), rows)
+
+    def delete(self, connection: sa.Connection, keys: Rows) -> None:
+        self._send(connection, _delete(keys.table, keys.columns), keys)
+
+    def _send(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
+        lists = [list(values) for values in map(KnownColumn.encode, rows.columns, rows.values)]
+        connection.exec_driver_sql(sql, tuple(lists))
+
+
+class PostgreSQLWriter(DuckDBWriter):
     """Every value is sent as text. The server reads it by the column's type."""
+
+    placeholder: ClassVar[str] = "%s"
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         self._number(connection, rows, key)
-        sql = f"{_insert(rows.table, rows.columns)} {on_conflict(rows.columns + rows.untold, key)}"
-        self._in_pieces(connection, sql, rows)
+        super().upsert(connection, rows, key)
 
     def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         self._number(connection, rows, key)
         super().merge(connection, rows, key)
-
-    def insert(self, connection: sa.Connection, rows: Rows) -> None:
-        self._in_pieces(connection, _insert(rows.table, rows.columns), rows)
-
-    def delete(self, connection: sa.Connection, keys: Rows) -> None:
-        self._in_pieces(connection, _delete(keys.table, keys.columns), keys)
 
     def move(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
         if not any(column.is_numbered for column in new.columns):
@@ -78,7 +94,7 @@ class PostgreSQLWriter(Writer):
                 f"target.{one.quoted} IS DISTINCT FROM given.{one.quoted}" for one in numbered
             )
             sql = _anew(rows.table, rows.columns, f"{found} AND ({other})")
-            self._in_pieces(connection, sql, rows)
+            self._send(connection, sql, rows)
 
     def _make_anew(self, connection: sa.Connection, old: Rows, new: Rows, found: str) -> bool:
         """Replace the row of `old` with the row of `new`. Columns that `new` does not set stay."""
@@ -93,7 +109,7 @@ class PostgreSQLWriter(Writer):
     def alike(self, columns: Columns) -> str:
         return " AND ".join(map(_same, columns))
 
-    def _in_pieces(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
+    def _send(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
         driver: Any = connection.connection.driver_connection
         with driver.pipeline(), driver.cursor() as cursor:
             for start in range(0, rows.count, _PIECE):
@@ -136,7 +152,7 @@ _PLACE = "(target.tableoid, target.ctid)"
 
 def _anew(table: KnownTable, columns: Columns, found: str) -> str:
     """DELETE and INSERT the rows that `found` (over target and given) selects. Other columns stay."""
-    given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)} AS {one.quoted}" for one in columns]
+    given = [f"{_unnest(one)} AS {one.quoted}" for one in columns]
     written = tuple(one for one in table.columns.values() if not one.is_generated)
     kept = [f"{'given' if one in columns else 'target'}.{one.quoted}" for one in written]
     return (
@@ -153,12 +169,22 @@ def _escaped(type_name: str) -> str:
 @lru_cache(maxsize=1000)
 def _insert(table: KnownTable, columns: Columns) -> str:
     # In SELECT they are unnested row by row. In FROM each would be materialized first.
-    given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)}" for one in columns]
-    return f"{insert_into(table, columns)} SELECT {', '.join(given)}"
+    return f"{insert_into(table, columns)} SELECT {', '.join(map(_unnest, columns))}"
+
+
+def _unnest(column: KnownColumn) -> str:
+    if column.dialect == "duckdb":
+        return f"unnest(CAST(? AS {column.array_type}))"
+    return f"unnest(%s::{_escaped(column.array_type)}){_escaped(column.cast)}"
 
 
 @lru_cache(maxsize=1000)
 def _delete(table: KnownTable, key: Columns) -> str:
-    arrays = ", ".join(f"%s::{_escaped(column.array_type)}" for column in key)
+    if key[0].dialect == "duckdb":
+        given = ", ".join(f"{_unnest(column)} AS {column.quoted}" for column in key)
+        using = f"(SELECT {given}) AS given"
+    else:
+        arrays = ", ".join(f"%s::{_escaped(column.array_type)}" for column in key)
+        using = f"unnest({arrays}) AS given({names(key)})"
     equal = " AND ".join(column.same(f"given.{column.quoted}", owner="target.") for column in key)
-    return f"DELETE FROM {table.quoted} AS target USING unnest({arrays}) AS given({names(key)}) WHERE {equal}"
+    return f"DELETE FROM {table.quoted} AS target USING {using} WHERE {equal}"

@@ -20,7 +20,7 @@ from handlers.failures import UnfitPlace
 from handlers.http.parts import Refused, RequestRefused
 from handlers.options.faults import check_options
 from handlers.testing import make_batch, opened
-from handlers.versioned.memory import Unfit
+from handlers.versioned.versions import Unfit
 
 CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
 

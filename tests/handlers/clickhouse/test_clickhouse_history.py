@@ -11,8 +11,8 @@ from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Batch, Rejected
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit
 from handlers.versioned.row_states import RowMoved
+from handlers.versioned.versions import Unfit
 
 TYPES = {"id": "int", "name": "varchar(40)"}
 

@@ -13,8 +13,8 @@ from servers.clickhouse_server import ClickHouseServer
 from handlers import Batch
 from handlers.clickhouse.tables import Tables
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit
 from handlers.versioned.row_states import RowMoved
+from handlers.versioned.versions import Unfit
 
 
 def batch(database: str, number: int, name: str, **more: Any) -> Batch:

@@ -16,9 +16,9 @@ from handlers.clickhouse.tables import Tables
 from handlers.failures import UnfitPlace
 from handlers.progress import FormerTopic
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit, UnfitColumn
 from handlers.versioned.row_states import RowMoved
 from handlers.versioned.target import ColumnsChanged
+from handlers.versioned.versions import Unfit, UnfitColumn
 
 
 def batch(database: str, *changes: Any, types: Any = TYPES, **more: Any) -> Batch:

@@ -15,7 +15,7 @@ from servers.clickhouse_server import ClickHouseServer
 from handlers import TargetUnavailable
 from handlers.failures import UnfitPlace
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit
+from handlers.versioned.versions import Unfit
 
 
 def test_a_key_that_changes_within_a_batch_is_a_fault_and_no_other_row_goes(

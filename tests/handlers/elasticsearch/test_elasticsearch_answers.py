@@ -18,7 +18,7 @@ from handlers.elasticsearch import ElasticsearchHandler
 from handlers.failures import UnfitPlace
 from handlers.http.parts import RequestRefused
 from handlers.testing import make_batch, opened
-from handlers.versioned.memory import Unfit
+from handlers.versioned.versions import Unfit
 
 SECRET = "never-in-an-error"
 CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())

@@ -15,7 +15,7 @@ from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.testing import make_batch
-from handlers.versioned.memory import UnfitColumn
+from handlers.versioned.versions import UnfitColumn
 
 ROW = {"id": 1, "name": "a"}
 

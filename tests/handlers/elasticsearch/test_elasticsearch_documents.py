@@ -19,8 +19,8 @@ from handlers.elasticsearch.indexes import Index, Indexes
 from handlers.http.client import HttpClient
 from handlers.progress import FormerTopic
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit
 from handlers.versioned.row_states import RowMoved
+from handlers.versioned.versions import Unfit
 
 LONG = "12345678901234567890.0123456789"
 TYPES = {"id": "bigint", "name": "varchar(40)", "total": "decimal(10,2)"}

@@ -12,8 +12,8 @@ from handlers import Batch
 from handlers.elasticsearch.index import index_of
 from handlers.failures import UnfitPlace
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit
 from handlers.versioned.row_states import RowMoved
+from handlers.versioned.versions import Unfit
 from worker.column_rules.applying import bring_under
 from worker.configuration import Configuration
 

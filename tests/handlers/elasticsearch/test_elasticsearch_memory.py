@@ -12,8 +12,8 @@ from servers.search_node import SearchNode
 from handlers import Batch
 from handlers.elasticsearch.mapping import ORIGIN_FIELD
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit
 from handlers.versioned.row_states import RowMoved
+from handlers.versioned.versions import Unfit
 
 
 def batch(database: str, name: str, **more: Any) -> Batch:

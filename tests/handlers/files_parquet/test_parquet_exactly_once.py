@@ -19,7 +19,7 @@ from handlers import Batch, TargetUnavailable
 from handlers.files.handler import FilesHandler
 from handlers.files.parquet_chain import BrokenFile
 from handlers.progress import FormerTopic
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.testing import make_batch, opened
 

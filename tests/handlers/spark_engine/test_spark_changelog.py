@@ -10,7 +10,7 @@ import pytest
 from spark_lake import TYPES, MakeLake, change
 
 from handlers import Rejected
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 
 BORN = datetime(2026, 2, 3, 4, 5)
 

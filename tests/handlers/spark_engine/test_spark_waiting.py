@@ -10,7 +10,7 @@ from integration.process import eventually
 from spark_lake import Lake, MakeLake, change
 
 from handlers import TargetUnavailable
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 
 
 def test_what_waited_when_a_worker_was_killed_is_merged_without_a_new_batch(make_lake: MakeLake) -> None:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from log_lab import MemoryFiles, Place, change, place_of, places_in, take
 
 from handlers import Change
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.interface import FilesError
 

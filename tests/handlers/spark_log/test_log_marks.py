@@ -12,7 +12,7 @@ from log_lab import change
 
 from handlers import Change
 from handlers.progress import WHOLE, FormerTopic, KnownIds, TopicId
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 from handlers.spark.log.marks import Letters, Marks, Run, UnreadableMarks, row_of, with_letter
 
 PLACES = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 9))

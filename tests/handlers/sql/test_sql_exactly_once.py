@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sql_lab import SqlLab, orders
 
 from handlers import Batch, Change, Rejected
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 from handlers.sql.applying import Applier
 from handlers.sql.marks import Pending
 

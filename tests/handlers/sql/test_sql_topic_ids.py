@@ -12,7 +12,7 @@ from sql_lab import SqlLab, orders
 
 from handlers import Batch
 from handlers.progress import FormerTopic
-from handlers.sharding import shard_of
+from handlers.rows import shard_of
 
 TYPES = {"id": "int", "n": "int"}
 

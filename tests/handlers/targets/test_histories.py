@@ -17,7 +17,7 @@ from test_targets import part, process
 from handlers import Batch, Rejected
 from handlers.rows import borders
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit
+from handlers.versioned.versions import Unfit
 
 START, END = "__START_AT", "__END_AT"
 TYPES = {"id": "int", "name": "varchar(20)", "qty": "int"}

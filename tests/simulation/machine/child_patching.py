@@ -6,10 +6,10 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from worker.processes import beginning, frames, process
+from worker.processes import beginning, messages, process
 from worker.processes import child as child_program
-from worker.processes.batches import Batches
-from worker.processes.events import Events
+from worker.processes.messages import Events
+from worker.processes.opened import Batches
 
 from . import threads
 from .kernel import Child, Kernel
@@ -82,7 +82,7 @@ def put_children(put: Callable[[Any, str, Any], None], gc: object) -> None:
     put(beginning, "socket", sockets)
     put(beginning, "os", system)
     put(beginning, "subprocess", KernelSubprocess(kernel, child_program.main))
-    put(frames, "socket", sockets)
+    put(messages, "socket", sockets)
     put(child_program, "Batches", _Batches)
     put(child_program, "Child", _Child)
     put(child_program, "socket", sockets)

@@ -21,7 +21,7 @@ import time
 from typing import Any
 
 from handlers import Batch, Handler, HandlerContext
-from worker.processes.events import Events
+from worker.processes.messages import Events
 
 __all__ = ["Marks", "runs"]
 

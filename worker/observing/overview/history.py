@@ -4,7 +4,7 @@ table, one point a minute."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
@@ -44,8 +44,8 @@ class Pulse(NamedTuple):
     """The state of a worker at one moment, from which each point is computed."""
 
     finished_records: int
-    lags: Sequence[int | None]
-    """The lag of each partition; None: not known."""
+    lag: int | None
+    """The lag of all partitions; None: not known."""
     delay_seconds: float | None
     """Seconds since the oldest unfinished change happened in its source, 0 if all are finished; None: there
     is no partition."""
@@ -89,8 +89,7 @@ class History:
         if self._finished is not None and now > self._finished[0]:
             rate = round(max(0, finished - self._finished[1]) / (now - self._finished[0]), 3)
         self._finished = (now, finished)
-        known = [lag for lag in pulse.lags if lag is not None]
-        lag = float(sum(known)) if known and len(known) == len(pulse.lags) else None
+        lag = None if pulse.lag is None else float(pulse.lag)
         delay = None if pulse.delay_seconds is None else round(pulse.delay_seconds, 3)
         commits = self.commits()
         made, failed = (after - before for after, before in zip(commits, self._commits_before, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from worker.observing.overview.pace import caught_up_seconds
+from worker.observing.overview.figures import caught_up_seconds
 from worker.observing.overview.trouble import Trouble, short, since
 from worker.observing.status import TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration, size

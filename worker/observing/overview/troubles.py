@@ -9,11 +9,17 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from worker.observing.overview.figures import handled_tables, is_late, lag_of, ranked
+from worker.observing.overview.figures import (
+    caught_up_seconds,
+    handled_tables,
+    is_late,
+    lag_of,
+    outlook,
+    ranked,
+)
 from worker.observing.overview.of_reading import of_reading, why
 from worker.observing.overview.of_rules import notes, of_rules
 from worker.observing.overview.of_systems import not_begun, of_kafka, of_targets, waits_for
-from worker.observing.overview.pace import caught_up_seconds, outlook
 from worker.observing.overview.trouble import (
     DEAD_LETTERS,
     SCHEMAS,
