@@ -10,7 +10,7 @@ from handlers import PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.failures import AskAgain
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway
-from worker.column_rules.expectations import Unmet
+from worker.column_rules.judging import Unmet
 from worker.column_rules.plan import ShownBehind
 from worker.formats.interface import UndecodableRecord
 
