@@ -20,11 +20,10 @@ from worker.formats.debezium.connect.schema import (
     Field,
     Head,
     columns_of,
-    types_of,
     unquoted_list,
 )
 from worker.formats.debezium.connect.times import as_lost, as_told
-from worker.formats.debezium.connect.values import Forms, Reader, bits_of
+from worker.formats.debezium.connect.values import Forms, Reader, bits_of, types_of
 from worker.formats.debezium.postgres.columns import postgres_reader, source_type, with_native
 from worker.formats.debezium.postgres.types import postgres_type, sized_decimal
 from worker.formats.debezium.settings import DebeziumSettings
