@@ -18,7 +18,7 @@ from pathlib import Path
 
 __all__ = ["forked_binlane"]
 
-_LOADED = ("checkpoint", "check", "dead_letters", "dead_letter_replay", "reload")
+_LOADED = ("checkpoint", "check", "dead_letters", "reload")
 """Of worker.commands: else each run of one loads it."""
 
 

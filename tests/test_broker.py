@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from worker.local.broker import Broker, BrokerError
 
 # `binlane broker` as a process, without the rest of the command line.
-COMMAND = "import typer; from worker.commands.broker import broker; typer.run(broker)"
+COMMAND = "import typer; from worker.commands.local import broker; typer.run(broker)"
 END_SECONDS = 10
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from handlers.options.http_values import VersionedOptions, header_text
+from handlers.options.shared import VersionedOptions, header_text
 from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 

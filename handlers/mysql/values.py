@@ -21,11 +21,11 @@ from handlers.values.bounds import bounded
 
 
 class Converter(NamedTuple):
-    """Converts the texts of one column to values."""
+    """Converts the values of one column in a stream: texts, or what a format's own converters read."""
 
     json_type: Any
     """The type that a JSON decoder may read the text as. It may refuse texts that `read` accepts."""
-    read: Callable[[str], Any]
+    read: Callable[[Any], Any]
     """Converts a text completely. Raises ValueError if it is not a value of the type."""
     finish: Callable[[Any], Any] | None = None
     """Completes the decoder's value; None: it is already complete. Raises ValueError."""

@@ -13,7 +13,7 @@ from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
 from handlers.mysql import ddl
 from handlers.mysql.statement_of_change import WholeTables, operations_of
-from handlers.options.http_values import VersionedOptions
+from handlers.options.shared import VersionedOptions
 from handlers.options.templates import place_of
 from handlers.progress import PassingOver
 from handlers.versioned.row_states import (

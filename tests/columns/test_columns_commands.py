@@ -19,7 +19,7 @@ from worker.configuration import load
 from worker.dead_letters.record import DeadLetter
 from worker.reloading.source_changes import ChangesOf, Unfollowable
 from worker.running.dead_letter_replay import Reader, ReplayFault
-from worker.verifying.matching import Leaving
+from worker.verifying.comparing import Leaving
 
 ROW = {"id": "7", "email": "ada@x", "ssn": "hidden-1", "state": "active"}
 TYPES = {"id": "int", "email": "varchar(90)", "ssn": "char(9)", "state": "varchar(9)"}

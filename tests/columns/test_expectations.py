@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ruling import changes_of, configured, rule_of, ruled
 
 from handlers import Change
-from worker.column_rules.expectations import Unmet
 from worker.column_rules.filters import read_filter
+from worker.column_rules.judging import Unmet
 from worker.configuration import TableRule
 from worker.processes.messages import packed_fault, unpacked_fault
 

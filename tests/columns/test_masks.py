@@ -10,7 +10,7 @@ import pytest
 from ruling import VECTOR
 
 from handlers import BeyondCalendar
-from worker.column_rules.casts import canonical, cast_of
+from worker.column_rules.forms import canonical, cast_of
 from worker.column_rules.masks import mask_of
 from worker.column_rules.settings import MaskRule
 

@@ -12,7 +12,7 @@ from configuration.shorthand import ANY_TABLE, Load, complete
 from configuration.shorthand import KAFKA as MINIMAL
 from jsonschema import Draft202012Validator
 
-from worker.commands.schema import configuration_schema
+from worker.commands.check import configuration_schema
 from worker.configuration import Configuration, load
 
 ALL_KEYS = Path(__file__).parents[1] / "data/configuration/all-keys.yaml"

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 from handlers import Handler
 from worker.attempts.circuit import BoundHandler
-from worker.column_rules.guarding import Guarded
+from worker.column_rules.applying import Guarded
 from worker.fetching.routing import Router
 from worker.formats.interface import Format, Record
 from worker.formats.registry import get

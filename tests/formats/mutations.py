@@ -17,11 +17,11 @@ from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.decoding import source_time
 from worker.formats.dts.format import DTS
+from worker.formats.images import tables_of
 from worker.formats.interface import Apart, Format, SeparateDDL, UndecodableRecord
 from worker.formats.maxwell.format import Maxwell
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.layout import JsonLayout
-from worker.formats.statements import tables_of
 
 __all__ = ["MOST_GROWTH", "STREAMS", "mutated", "originals", "reader", "try_out"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from worker.formats.row_struct import RowStruct, Shapes, StructColumn
+from handlers.mysql.values import Converter
+from worker.formats.row_struct import RowStruct, Shapes
 
 
 def test_shapes_are_forgotten_together_before_they_hold_more_columns_than_they_may() -> None:
@@ -18,12 +19,12 @@ def test_shapes_are_forgotten_together_before_they_hold_more_columns_than_they_m
 
 @pytest.mark.parametrize("names", [(), ("id",), ("id", "a b", "it's", "{x}'+", "", "class")])
 def test_a_reader_made_for_its_columns_finishes_each_value_by_its_own_column(names: tuple[str, ...]) -> None:
-    columns = [
-        StructColumn(
-            name, int, (None, str, hex)[place % 3], (lambda value: value > 5) if place % 3 == 2 else None
+    columns = {
+        name: Converter(
+            int, str, (None, str, hex)[place % 3], (lambda value: value > 5) if place % 3 == 2 else None
         )
         for place, name in enumerate(names)
-    ]
+    }
     struct = RowStruct(columns)
     told: list[bytes] = []
     decode = msgspec.json.Decoder(struct.type).decode
@@ -55,7 +56,7 @@ def test_equal_values_of_both_rows_are_finished_once_and_unlike_zeros_each() -> 
         finished.append(value)
         return value
 
-    struct = RowStruct([StructColumn("f", float, finish), StructColumn("t", str, finish)])
+    struct = RowStruct({"f": Converter(float, finish, finish), "t": Converter(str, finish, finish)})
     decode = msgspec.json.Decoder(struct.type).decode
     old, new = struct.pair_reader()(decode(b'{"f":-0.0,"t":"a"}'), decode(b'{"f":0.0,"t":"a"}'))
     assert repr((old, new)) == "({'f': -0.0, 't': 'a'}, {'f': 0.0, 't': 'a'})"

@@ -14,9 +14,9 @@ from handlers.mysql.statement_of_change import shown
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.dts.format import DTS
+from worker.formats.images import is_of_no_table
 from worker.formats.interface import Format, Record
 from worker.formats.maxwell.format import Maxwell
-from worker.formats.statements import is_of_no_table
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from handlers.mysql.ddl import AddColumn, Column, Default, RenameColumn, StatementError, parse, qualified
 from handlers.mysql.ddl.values import formula_of
 from handlers.mysql.types import MySQLType, read_type
-from worker.formats.statements import tables_of
+from worker.formats.images import tables_of
 
 MANY = 100_000
 ADD = "ALTER TABLE t ADD c int "

@@ -46,7 +46,7 @@ def call(command: str, *arguments: Any, **options: Any) -> int | None:
     except ModuleNotFoundError as error:
         if (package := (error.name or "").partition(".")[0]) not in _OF_EXTRAS:
             raise
-        raise WithoutExtra(module, package) from None
+        raise WithoutExtra(function, package) from None
     return code
 
 

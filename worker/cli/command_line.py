@@ -77,7 +77,7 @@ def check(
 @app.command()
 def schema() -> int | None:
     """Print the JSON Schema of the configuration, for editors."""
-    return call("schema:schema")
+    return call("check:schema")
 
 
 @app.command()
@@ -110,7 +110,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
 ) -> int | None:
     """Run a demo on this machine: Kafka, a small shop's changes, the worker with Spark."""
-    return call("demo:demo", directory, changes, seed, keep)
+    return call("local:demo", directory, changes, seed, keep)
 
 
 @app.command()
@@ -287,4 +287,4 @@ def broker(
     ] = None,
 ) -> int | None:
     """Run a real single-node Kafka in the foreground, for development and demos."""
-    return call("broker:broker", directory, port)
+    return call("local:broker", directory, port)

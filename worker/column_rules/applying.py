@@ -1,14 +1,27 @@
-"""Application of a table's rules to a record's changes, and error messages without its values."""
+"""Application of a table's rules to a record's changes, and error messages without its values.
+
+The rules of all tables are asked for each statement, before anyone sees it (Guarded)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from handlers import Batch, Change
-from worker.column_rules.expectations import Unmet
+from worker.column_rules.judging import Unmet
 from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.formats.decoding import fault_of
-from worker.formats.interface import Format, Record, UndecodableRecord, ValuelessFault
+from worker.formats.interface import (
+    Apart,
+    Format,
+    PlainRoute,
+    Record,
+    Route,
+    Skip,
+    UndecodableRecord,
+    ValuelessFault,
+    passed_on,
+)
 
 if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
@@ -87,3 +100,39 @@ def fault_under(error: Exception, record: Record, is_ruled: bool) -> Undecodable
         f"{type(error).__name__}: the record cannot be decoded. Details may contain values that the table's "
         f"column rules hide: see the record with `binlane check --sample`, or as a dead letter (at {place})"
     )
+
+
+class Guarded:
+    """A format that does not decode a statement after which rows may show what rules hide.
+
+    So whoever decodes, for whichever table, cannot pass it. All threads share one object."""
+
+    name: str
+    route: Callable[[bytes], Route]
+    explain: Callable[[Record], Route | Skip | Apart]
+    source_time_ms: Callable[[Record], int | None]
+
+    def __init__(self, format_: Format, rules: Callable[[], StatementRules | None]) -> None:
+        """`rules`: returns those of all tables; None if no table has any."""
+        vars(self).update(passed_on(format_, Guarded))
+        self.ungathered = self._format = format_  # its statements are not refused
+        self._rules = rules
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        """Raises ShownBehind."""
+        first = len(into)
+        self._format.decode(record, into)
+        if len(into) == first or into[first].op != "ddl" or (rules := self._rules()) is None:
+            return
+        try:
+            found = self._format.explain(record)
+        except UndecodableRecord:  # as of an unknown table
+            found = PlainRoute("", "", True)
+        if isinstance(found, Skip | Apart):
+            return
+        try:
+            for change in into[first:]:
+                rules.judged(change.sql or "", found.database, found.table)
+        except Exception:
+            del into[first:]
+            raise

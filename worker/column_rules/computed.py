@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from handlers import Change
 from handlers.options.matching import folded, folded_all
-from worker.column_rules.casts import Cast
 from worker.column_rules.comparing import FilterFault
 from worker.column_rules.filters import (
     ALLOWED,
@@ -26,6 +25,7 @@ from worker.column_rules.filters import (
     kind_of,
     parsed,
 )
+from worker.column_rules.forms import Cast
 from worker.column_rules.values import cast, cast_in, compiled
 
 _KINDS = {

@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from worker.column_rules.casts import canonical
+from worker.column_rules.forms import canonical
 from worker.column_rules.settings import MaskRule
 
 REDACTED = "***"

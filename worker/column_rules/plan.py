@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handlers.options.faults import nearest
 from handlers.options.matching import folded, folded_all
-from worker.column_rules.added import Added, added_of
-from worker.column_rules.casts import Cast, cast_of
 from worker.column_rules.computed import Computed
+from worker.column_rules.forms import Added, Cast, added_of, cast_of
 from worker.column_rules.masks import ColumnMask, mask_of
 from worker.column_rules.settings import ColumnRules
 from worker.formats.interface import UndecodableRecord

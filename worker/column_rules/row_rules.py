@@ -13,10 +13,10 @@ from handlers.mysql.ddl import quoted
 from handlers.options.matching import folded, folded_all
 from handlers.rows import is_move
 from handlers.values.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
-from worker.column_rules.added import moment
 from worker.column_rules.comparing import FilterFault
 from worker.column_rules.filters import Filter
-from worker.column_rules.leaving import Leaving
+from worker.column_rules.forms import moment
+from worker.column_rules.judging import Leaving
 from worker.column_rules.plan import ColumnPlans, Row, RuleFault
 from worker.column_rules.settings import ColumnRules
 

@@ -12,10 +12,9 @@ from handlers.options.faults import nearest
 from handlers.options.matching import folded, folded_all
 from handlers.options.section import Section
 from handlers.options.values import not_allowed
-from worker.column_rules.added import WORDS
-from worker.column_rules.casts import CAST_NAMES, cast_of
 from worker.column_rules.computed import Expression, read_expression
 from worker.column_rules.filters import FilterError, read_filter
+from worker.column_rules.forms import CAST_NAMES, WORDS, cast_of
 
 LEAST_SECRET = 16
 """Least bytes of a secret. Shorter ones could be found by trying all."""

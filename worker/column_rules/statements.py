@@ -356,7 +356,7 @@ def _words(sql: str) -> list[str]:
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:
     """Return a default in the masked or cast form of the column's values; None if it has none."""
     from handlers.mysql.ddl.values import default_value  # noqa: PLC0415 - sqlglot is slow to import
-    from worker.column_rules.casts import canonical  # noqa: PLC0415
+    from worker.column_rules.forms import canonical  # noqa: PLC0415
 
     value = default_value(column, time_ms)
     if value is None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from handlers.options.matching import folded
 from handlers.values.bounds import bounded
-from worker.column_rules.casts import Cast, cast_of, number_of
 from worker.column_rules.comparing import NUMBERS, FilterFault, compared, kind_named
+from worker.column_rules.forms import Cast, cast_of, number_of
 
 Value = Callable[[Mapping[str, Any]], Any]
 Conditions = Callable[[Any, Mapping[str, str]], Value]

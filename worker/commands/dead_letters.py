@@ -1,7 +1,9 @@
-"""`binlane dead-letters list|show|replay`: show the dead-letter topic, and replay its letters."""
+"""`binlane dead-letters list|show|replay`: show the dead-letter topic, and replay its letters one by one."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,14 +14,17 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from handlers import StopWorker
 from handlers.values.change_json import line
-from worker.commands.dead_letter_replay import replay_letters
+from offsets.types import TopicPartition
+from worker.attempts.backoff import describe
 from worker.commands.output import Output, begin, table_with, wide_console
+from worker.configuration import Configuration
 from worker.dead_letters.record import DeadLetter
 from worker.dead_letters.topic import DeadLetterTopic, open_topic
 from worker.kafka.connection import ReadFault
 from worker.observing.visible_text import visible
-from worker.running.dead_letter_replay import Reader, ReplayFault, by_failure, in_order
+from worker.running.dead_letter_replay import Plan, Reader, Replay, ReplayFault, by_failure, in_order
 
 _TOLD = ("table", "handler", "error", "attempts", "time", "worker")
 
@@ -120,7 +125,12 @@ def replay(
     try:
         with open_topic(configuration) as topic:
             letters = _chosen(topic, wanted, table)
-            return replay_letters(configuration, topic, letters, output, dry_run=dry_run, yes=yes)
+            if not letters:
+                print("no dead letters to replay")
+                return 0
+            if not (dry_run or yes) and (code := _asked(len(letters), output)) is not None:
+                return code
+            return _Run(configuration, topic, output, dry_run=dry_run).all(letters)
     except ReadFault as error:
         return output.failed(error)
 
@@ -186,3 +196,91 @@ def _place(text: str) -> tuple[int, int] | None:
 def _no_place(text: str) -> int:
     allowed = "partition:offset of a dead letter, such as 0:17"
     return Output("dead-letters").failed(f"found {text!r}; allowed: {allowed}", 2)
+
+
+_SAVE_SECONDS = 1.0
+"""Time between two saves. After a crash, letters replayed since the last one are replayed again."""
+
+
+class _Run:
+    """One call of the command."""
+
+    def __init__(
+        self, configuration: Configuration, topic: DeadLetterTopic, output: Output, *, dry_run: bool
+    ) -> None:
+        self._clean = output.clean
+        self._applied = self._failures = 0
+        self._topic = topic
+        self._dry_run = dry_run
+        self._reader = Reader(configuration)
+        self._replay = Replay(configuration, topic.topic_id)
+        self._unsaved: set[TopicPartition] = set()
+        self._saved = time.monotonic()
+
+    def all(self, letters: Sequence[Sequence[DeadLetter]]) -> int:
+        """Replay the letters in this order; of those of one failure, only the first. Returns 0, or 1 if a
+        letter could not be applied. Raises ReadFault: the replayed letters cannot be recorded."""
+        try:
+            for alike in letters:
+                self._one(*alike)
+        except StopWorker as error:
+            self._failed(f"stopped: {describe(error)}")
+        finally:
+            for name, fault in self._replay.close():
+                self._failed(f"handler {name} could not be closed: {describe(fault)}")
+            self._save()
+        left = len(letters) - self._applied - self._failures
+        done = "would be replayed" if self._dry_run else "replayed"
+        not_tried = f", {left} not tried" if left else ""
+        self._tell(
+            f"{self._applied} of {len(letters)} dead letters {done}, {self._failures} failed{not_tried}"
+        )
+        return 1 if self._failures or left else 0
+
+    def _one(self, letter: DeadLetter, *alike: DeadLetter) -> None:
+        """Replay a letter, also on behalf of `alike`, which are of the same failure. Print the result. Raises
+        StopWorker and ReadFault."""
+        try:
+            plan = self._reader.plan(letter)
+            if not self._dry_run:
+                self._replay.apply(plan)
+        except ReplayFault as fault:
+            self._failed(f"{letter.name}  {letter.table or 'unknown table'}  failed: {fault}")
+            return
+        self._applied += 1
+        same = f" (and {', '.join(each.name for each in alike)}, the same failure)" if alike else ""
+        self._tell(f"{letter.name}  {_told(plan)}{same}")
+        if not self._dry_run:
+            for each in (letter, *alike):
+                self._topic.remember(each)
+                self._unsaved.add(each.place)
+            if time.monotonic() - self._saved > _SAVE_SECONDS:
+                self._save()
+
+    def _failed(self, told: str) -> None:
+        self._failures += 1
+        self._tell(told)
+
+    def _tell(self, text: str) -> None:
+        print(self._clean(text), flush=True)
+
+    def _save(self) -> None:
+        self._topic.save(self._unsaved)
+        self._unsaved.clear()
+        self._saved = time.monotonic()
+
+
+def _told(plan: Plan) -> str:
+    if plan.skipped is not None:
+        return f"nothing to apply ({plan.skipped})"
+    changes = f"{len(plan.changes)} changes" if len(plan.changes) != 1 else plan.changes[0].op
+    names = ", ".join(entry.name for entry in plan.entries)
+    return f"{plan.table}  {changes} of {plan.letter.source} → {names}"
+
+
+def _asked(count: int, output: Output) -> int | None:
+    """Ask for confirmation. Return None to continue, else the exit code."""
+    if not sys.stdin.isatty():
+        return output.failed(f"{count} letters would be replayed; without a terminal, confirm with --yes", 2)
+    print(f"Replay {count} dead letters? [y/N] ", end="", flush=True)
+    return None if sys.stdin.readline().strip().lower() in ("y", "yes") else 1

@@ -30,10 +30,6 @@ _WHY_NOT = {
 _FAULTS = (Refused, Unfollowable, ReadFault, Rejected, TargetUnavailable, DatabaseError, PartialFailure)
 
 
-class _Fault(Exception):
-    """Why the table was not reloaded, in one sentence."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Reloaded:
     """The result of a reload."""
@@ -59,11 +55,13 @@ def reload(config: Path, table: str, handler: str | None = None, *, alone: bool 
         output.say_now_and_then(f"{table}: {text}")
 
     try:
-        done = _reload(
-            configuration, table, _chosen(configuration, table, handler), tell, tell_now, is_alone=alone
-        )
-    except _Fault as fault:
+        entry = _chosen(configuration, table, handler)
+    except LookupError as fault:
         return output.failed(fault)
+    try:
+        done = _reload(configuration, table, entry, tell, tell_now, is_alone=alone)
+    except _FAULTS as fault:
+        return output.failed(f"{table}: {fault}")
     if done.undecodable:
         tell_now(f"{done.undecodable:,} records that cannot be decoded were skipped (on_undecodable)")
     print(f"{table}: {done.before:,} rows replaced by {done.after:,}, from {done.changes:,} changes")
@@ -71,22 +69,22 @@ def reload(config: Path, table: str, handler: str | None = None, *, alone: bool 
 
 
 def _chosen(configuration: Configuration, table: str, handler: str | None) -> HandlerEntry:
-    """Find the handler whose table is reloaded. Raises _Fault."""
+    """Find the handler whose table is reloaded. Raises LookupError."""
     rule = configuration.rule_for(table)
     if rule is None:
-        raise _Fault(f"no rule of tables: matches {table}")
+        raise LookupError(f"no rule of tables: matches {table}")
     entries = [entry for entry in rule.handlers if handler in (None, entry.name)]
     names = ", ".join(entry.name for entry in rule.handlers)
     if not entries:
-        raise _Fault(f"{table} has no handler {handler}; it has {names}")
+        raise LookupError(f"{table} has no handler {handler}; it has {names}")
     if len(entries) > 1:
-        raise _Fault(f"{table} has several handlers: choose one with --handler: {names}")
+        raise LookupError(f"{table} has several handlers: choose one with --handler: {names}")
     entry = entries[0]
     if entry.type not in ("sql", "spark"):
         why = _WHY_NOT.get(entry.type, "only handlers of type sql and spark can reload tables")
-        raise _Fault(f"handler {entry.name} is of type {entry.type}: {why}")
+        raise LookupError(f"handler {entry.name} is of type {entry.type}: {why}")
     if configuration.kafka.ddl_topics:
-        raise _Fault("a table cannot be reloaded with kafka.ddl_topics: its topics are read merged")
+        raise LookupError("a table cannot be reloaded with kafka.ddl_topics: its topics are read merged")
     return entry
 
 
@@ -102,24 +100,20 @@ def _reload(
     """Build the table from the topics that its marks name, then replace the old table. `is_alone`: no worker
     writes it meanwhile.
 
-    `tell` receives the progress regularly; `say` the current step, or what is left. Raises _Fault. Then
+    `tell` receives the progress regularly; `say` the current step, or what is left. Raises _FAULTS. Then
     the table is unchanged, but if the connection was lost at the commit, it may already be complete."""
     target = _target(entry, configuration.context_for(entry), table, say, is_alone=is_alone)
     try:
-        try:
-            target.begin()
-            topics = sorted({topic for topic, _ in target.marks() if topic})
-            if not topics:
-                raise Refused(f"no change of {table} was applied yet")
-            say(f"reading {', '.join(topics)} from the beginning")
-            with closing(WholeTopics(configuration, topics)) as read:
-                return _Run(configuration, table, target, read, tell).run()
-        finally:
-            left = target.end()
-            if left:
-                say(left)
-    except _FAULTS as fault:
-        raise _Fault(f"{table}: {fault}") from fault
+        target.begin()
+        topics = sorted({topic for topic, _ in target.marks() if topic})
+        if not topics:
+            raise Refused(f"no change of {table} was applied yet")
+        say(f"reading {', '.join(topics)} from the beginning")
+        with closing(WholeTopics(configuration, topics)) as read:
+            return _Run(configuration, table, target, read, tell).run()
+    finally:
+        if left := target.end():
+            say(left)
 
 
 def _target(

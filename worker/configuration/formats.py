@@ -8,7 +8,7 @@ from contextlib import suppress
 from handlers import Change
 from handlers.mysql.online_changes import replaced_by
 from handlers.options.matching import lowered
-from worker.column_rules.guarding import Guarded
+from worker.column_rules.applying import Guarded
 from worker.configuration.model import Configuration
 from worker.configuration.table_rules import TableRule
 from worker.formats.gathered import Gathered, Places

@@ -24,7 +24,7 @@ from worker.column_rules.settings import ColumnRules, Expectation, FilterText
 from worker.column_rules.transforms import Transform, TransformChoice
 
 if TYPE_CHECKING:
-    from worker.column_rules.expectations import Expectations
+    from worker.column_rules.judging import Expectations
     from worker.column_rules.row_rules import RowRules
     from worker.column_rules.statements import StatementRules
 
@@ -188,7 +188,7 @@ class TableRule(Section):
         """Return a copy with its column rules ready. Raises ValueError for a hash without a secret."""
         own = self.model_copy()
         if self.expect:
-            from worker.column_rules.expectations import Expectations  # noqa: PLC0415 - few tables have any
+            from worker.column_rules.judging import Expectations  # noqa: PLC0415 - few tables have any
 
             own._expectations = Expectations(
                 self.expect, self.deleted_column if self.deletes == "mark" else None

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from handlers.options.faults import nearest
-from handlers.options.http_values import http_parts
 from handlers.options.matching import topic_matcher
+from handlers.options.shared import http_parts
 from handlers.options.values import Shaped, not_allowed, pattern_of, text
 from worker.formats import registry
 

@@ -121,17 +121,15 @@ def _configuration(bootstrap_servers: str, directory: Path) -> str:
 def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> _Handled:
     """Show progress until all is committed. Raises WorkerFailed."""
     began, end = time.monotonic(), played.total()
-    totals = {table: count for table, count in played.most_common() if table}
+    total = end - played[""]  # without the statement about the database
     handled, most = 0.0, 0
-    with screen.progress(totals) as progress:
+    with screen.progress(total) as progress:
         while True:
             status = _status(worker)
             if status is not None:
                 progress.update(status)
                 most = max(most, sum(lane.running_table is not None for lane in status.lanes))
-                if not handled and sum(each.finished_records for each in status.tables) >= sum(
-                    totals.values()
-                ):
+                if not handled and sum(each.finished_records for each in status.tables) >= total:
                     handled = time.time()
                 if handled and sum(each.committed or 0 for each in status.partitions) >= end:
                     break

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from worker.demo.verify import LaneWork, TableWork
 from worker.observing.status import WorkerStatus
+from worker.terminal.grids import tables_grid
 
 WIDTH = 100
 _LINE_SECONDS = 5.0
 _REFRESH_PER_SECOND = 8
-_STATES = {
-    "idle": ("", "dim"),
-    "queued": ("waits", "yellow"),
-    "running": ("writes", "bold green"),
-    "retrying": ("tries again", "bold yellow"),
-    "blocked": ("is blocked", "bold red"),
-    "paused": ("is paused", "cyan"),
-}
 
 
 class Step:
@@ -82,18 +74,18 @@ class Screen:
         self.console.print(line)
 
     @contextmanager
-    def progress(self, totals: Mapping[str, int]) -> Iterator[Progress]:
-        """Show `Progress.update`s. `totals`: table -> its records."""
+    def progress(self, total: int) -> Iterator[Progress]:
+        """Show `Progress.update`s. `total`: the records of all tables."""
         if not self.console.is_terminal:
-            yield Progress(totals, None, self.console)
+            yield Progress(total, None, self.console)
             return
         with Live(console=self.console, transient=True, refresh_per_second=_REFRESH_PER_SECOND) as live:
-            yield Progress(totals, live, self.console)
+            yield Progress(total, live, self.console)
 
 
 class Progress:
-    def __init__(self, totals: Mapping[str, int], live: Live | None, console: Console) -> None:
-        self._totals = totals
+    def __init__(self, total: int, live: Live | None, console: Console) -> None:
+        self._total = total
         self._live = live
         self._console = console
         self._spinner = Spinner("dots", style="cyan")
@@ -104,7 +96,7 @@ class Progress:
         if self._live is not None:
             head = Table.grid(padding=(0, 1))
             head.add_row(self._spinner, summary)
-            self._live.update(Group(head, self._bars(status)))
+            self._live.update(Group(head, tables_grid(status, None, None, self._console.width)))
         elif time.monotonic() - self._told >= _LINE_SECONDS:
             self._told = time.monotonic()
             self._console.print(f"  {summary.plain}")
@@ -116,33 +108,9 @@ class Progress:
         if status.state == "starting":
             return Text("the worker starts Spark ...", style="dim")
         return Text.assemble(
-            f"{finished:,} of {sum(self._totals.values()):,} messages written",
+            f"{finished:,} of {self._total:,} messages written",
             (f" · {busy} of {len(status.lanes)} lanes at work · {committed:,} committed", "dim"),
         )
-
-    def _bars(self, status: WorkerStatus) -> RenderableType:
-        known = {table.table.partition(".")[2]: table for table in status.tables}
-        lanes = {lane.running_table: lane.lane for lane in status.lanes}
-        bars = Table.grid(padding=(0, 2))
-        bars.add_column(width=15)
-        bars.add_column(width=40)
-        bars.add_column(width=15, justify="right")
-        bars.add_column(width=20)
-        for name, total in self._totals.items():
-            table = known.get(name)
-            finished = table.finished_records if table else 0
-            bar = ProgressBar(total, finished, width=40, complete_style="cyan", finished_style="green")
-            count = Text.assemble(f"{finished:,}", (f" / {total:,}", "dim"))
-            if finished >= total:
-                state = Text("✓", style="green")
-            elif table is None:
-                state = Text("")
-            else:
-                word, style = _STATES[table.state]
-                lane = f" in lane {lanes[table.table]}" if table.table in lanes else ""
-                state = Text.assemble((word, style), (lane, "dim"))
-            bars.add_row(Text(f"  {name}"), bar, count, state)
-        return bars
 
 
 _MOST_SHOWN = 10

@@ -14,8 +14,8 @@ from handlers.options.matching import lowered
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration, HandlerEntry
 from worker.formats.gathered import Places
+from worker.formats.images import tables_of
 from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord
-from worker.formats.statements import tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, BarrierChunk, Chunk
 from worker.units.delivery import Delivery

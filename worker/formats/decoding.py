@@ -24,7 +24,7 @@ from worker.formats.interface import (
     UndecodableRecord,
     has_calendar,
 )
-from worker.formats.json_values import JSON_ERRORS, read_json
+from worker.formats.json_values import object_in
 
 log = get_logger("decoding")
 
@@ -204,11 +204,8 @@ def hint_of(values: Mapping[str, Any], expected: str) -> str | None:
 
 def hint_at(value: bytes, expected: str) -> str:
     """The hint for a record's value, as the end of an error: `; it is ...`. Empty if there is no hint."""
-    try:
-        values = read_json(value)
-    except JSON_ERRORS:
-        return ""
-    hint = hint_of(values, expected) if isinstance(values, dict) else None
+    values = object_in(value)
+    hint = None if values is None else hint_of(values, expected)
     return "" if hint is None else f"; {hint}"
 
 

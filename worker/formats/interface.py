@@ -249,10 +249,14 @@ def has_calendar(time_ms: int) -> bool:
     return FIRST_MS <= time_ms <= LAST_MS
 
 
+def in_calendar(time_ms: int, what: str = "its time") -> int:
+    """Return the time. Raises UndecodableRecord if it is outside the years 1 to 9999."""
+    if not has_calendar(time_ms):
+        raise UndecodableRecord(f"{what}, {time_ms} ms, is outside the years 1 to 9999")
+    return time_ms
+
+
 def kafka_time(record: Record) -> int:
     """The record's time in Kafka, in milliseconds; a producer may set any time. Raises UndecodableRecord for
     a time outside the years 1 to 9999."""
-    time_ms = record.timestamp()[1]
-    if not has_calendar(time_ms):
-        raise UndecodableRecord(f"its time in Kafka, {time_ms} ms, is outside the years 1 to 9999")
-    return time_ms
+    return in_calendar(record.timestamp()[1], "its time in Kafka")

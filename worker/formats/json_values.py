@@ -42,6 +42,15 @@ read_json: Any = msgspec.json.Decoder(float_hook=number).decode
 _read_text: Any = msgspec.json.Decoder(str).decode
 
 
+def object_in(value: bytes) -> dict[str, Any] | None:
+    """Read a JSON object. None for any other content."""
+    try:
+        found = read_json(value)
+    except JSON_ERRORS:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def compact(raw: bytes) -> str:
     """Return JSON without spaces. The order of keys and the spelling of numbers stay unchanged.
 

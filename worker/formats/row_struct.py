@@ -4,10 +4,12 @@ Consecutive records of a table look alike, so a decoder made after the first one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, NamedTuple, TypeVar, get_origin
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, get_origin
 
 import msgspec
+
+from handlers.mysql.values import Converter
 
 Row = dict[str, Any]
 Key = TypeVar("Key")
@@ -23,29 +25,17 @@ _MOST_PUT_OFF = 10_000
 """Most messages that are read on the slow path after a refusal."""
 
 
-class StructColumn(NamedTuple):
-    """The conversion of one column's JSON to its value."""
-
-    name: str
-    json_type: Any
-    """The type that the decoder reads. It reads null as None."""
-    finish: Callable[[Any], Any] | None = None
-    """The conversion of the decoder's value. None: it stays unchanged."""
-    is_finished: Callable[[Any], bool] | None = None
-    """Whether the decoder's value needs no conversion. None: it always needs one."""
-
-
 class RowStruct:
     """Rows with exactly these columns. No column is dropped or added. Immutable.
 
     Its readers are code generated for these columns. They raise what a column's `finish` raises. Column names
     occur in the code only as `repr` writes them."""
 
-    __slots__ = ("_columns", "type")
+    __slots__ = ("_columns", "_names", "type")
 
-    def __init__(self, columns: Iterable[StructColumn]) -> None:
+    def __init__(self, columns: Mapping[str, Converter]) -> None:
         """Raises ValueError for a name that no decoder accepts."""
-        self._columns = tuple(columns)
+        self._names, self._columns = tuple(columns), tuple(columns.values())
         self.type: Any = msgspec.defstruct(
             "Row",
             [
@@ -53,7 +43,7 @@ class RowStruct:
                 (f"v{place}", each.json_type if each.json_type is msgspec.Raw else each.json_type | None)
                 for place, each in enumerate(self._columns)
             ],
-            rename={f"v{place}": column.name for place, column in enumerate(self._columns)},
+            rename={f"v{place}": name for place, name in enumerate(self._names)},
             forbid_unknown_fields=True,
             gc=False,
         )
@@ -99,7 +89,7 @@ class RowStruct:
         return f"if {value} is not None{unless}: {value} = finish{place}({value})"
 
     def _row(self, prefix: str) -> str:
-        items = (f"{column.name!r}: {prefix}{place}" for place, column in enumerate(self._columns))
+        items = (f"{name!r}: {prefix}{place}" for place, name in enumerate(self._names))
         return f"{{{', '.join(items)}}}"
 
     def _made(

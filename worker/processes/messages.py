@@ -21,7 +21,7 @@ from handlers.logs import get_logger
 from handlers.metrics import HandlerMetrics
 from worker.attempts.backoff import text_of
 from worker.attempts.steps import ProcessAway
-from worker.column_rules.expectations import Unmet
+from worker.column_rules.judging import Unmet
 from worker.column_rules.plan import ShownBehind
 from worker.formats.interface import UndecodableRecord
 

@@ -16,7 +16,7 @@ from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import Caller, MustHalt, MustWait, ProcessDied, SetAside
 from worker.attempts.table_pauses import Paused, TablePauses
 from worker.column_rules.applying import skips
-from worker.column_rules.expectations import Unmet
+from worker.column_rules.judging import Unmet
 from worker.column_rules.plan import ShownBehind
 from worker.configuration.table_rules import OnFailure
 from worker.dead_letters.writing import DeadLetters

@@ -13,7 +13,7 @@ from worker.attempts.backoff import describe, text_of
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, ProcessAway, Step
 from worker.attempts.table_pauses import Paused
-from worker.column_rules.expectations import Unmet
+from worker.column_rules.judging import Unmet
 from worker.lanes.lanes import Lanes
 from worker.observing.meters import HandlerTimes
 from worker.observing.metrics import Metrics

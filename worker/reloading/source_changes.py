@@ -14,15 +14,15 @@ from handlers.kafka.librdkafka import close_in_time
 from offsets.topic_ids import TopicIds
 from offsets.types import TopicPartition
 from worker.column_rules.applying import bring_under, decode_under
-from worker.column_rules.expectations import Unmet
+from worker.column_rules.judging import Unmet
 from worker.column_rules.transforms import FAULTS
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.fetching.barrier_tables import may_name, refusal, shows
 from worker.formats.decoding import explained
+from worker.formats.images import tables_of
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
 from worker.formats.registry import NoFormatError
-from worker.formats.statements import tables_of
 from worker.kafka.connection import KAFKA_SECONDS, ReadFault, bounds, bounds_of, connected, read_between
 
 

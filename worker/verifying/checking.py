@@ -9,8 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from worker.column_rules.plan import ColumnPlans
-from worker.verifying.comparing import Difference, can_be_found, digest, formed, ranges, surplus
-from worker.verifying.matching import Column, Matched, TooDifferent, match
+from worker.verifying.comparing import (
+    Column,
+    Difference,
+    Matched,
+    TooDifferent,
+    can_be_found,
+    digest,
+    formed,
+    match,
+    ranges,
+    surplus,
+)
 from worker.verifying.replica import Replica
 from worker.verifying.source import Row, Source, SourceTable
 

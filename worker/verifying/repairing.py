@@ -21,8 +21,7 @@ from handlers.spark.read.current import version_of
 from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.table_ref import TableRef, quoted
 from worker.verifying.checking import Check
-from worker.verifying.comparing import can_be_found
-from worker.verifying.matching import Column, TooDifferent
+from worker.verifying.comparing import Column, TooDifferent, can_be_found
 from worker.verifying.replica import Replica, for_spark
 from worker.verifying.source import Row
 from worker.verifying.spark_lakes import Lake

@@ -18,8 +18,7 @@ from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from worker.configuration import Configuration
 from worker.formats.gathered import Places
 from worker.verifying.checking import Check
-from worker.verifying.comparing import OutOfOrder
-from worker.verifying.matching import TooDifferent
+from worker.verifying.comparing import OutOfOrder, TooDifferent
 from worker.verifying.repairing import repair as repair_rows
 from worker.verifying.replica import Replica
 from worker.verifying.source import Source, SourceTable

@@ -30,7 +30,7 @@ from handlers.mysql.ddl import (
     TruncateTable,
     parse,
 )
-from worker.formats.statements import tables_of
+from worker.formats.images import tables_of
 
 T = TableName("db", "t")
 

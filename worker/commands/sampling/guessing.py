@@ -13,7 +13,7 @@ from worker.commands.sampling.review import Untold
 from worker.formats import registry
 from worker.formats.decoding import decoded, hint_at
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
-from worker.formats.json_values import JSON_ERRORS, read_json
+from worker.formats.json_values import object_in
 from worker.units.table import routed
 
 PLAIN = re.compile(r"[\w-]+")
@@ -91,7 +91,7 @@ def _own_json(records: Sequence[Record], topic: str) -> Guess:
     """Return a layout for JSON objects of any writer: the topic's name is that of the table."""
     rows = []
     for record in records:
-        if (row := _object(record.value() or b"")) is None:
+        if (row := object_in(record.value() or b"")) is None:
             raise GuessError(f"topic {topic}: no format reads its records; {_shape(record.value() or b'')}")
         rows.append(row)
     if not rows:
@@ -115,14 +115,6 @@ def _own_json(records: Sequence[Record], topic: str) -> Guess:
     else:
         notes.append("no key was found, so rows are identified by all their columns: set json.key")
     return Guess("json", [f"{database or 'topics'}.{table}"], layout, len(rows), len(rows), notes)
-
-
-def _object(value: bytes) -> dict[str, Any] | None:
-    try:
-        found = read_json(value)
-    except JSON_ERRORS:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _shape(value: bytes) -> str:

@@ -25,7 +25,7 @@ from worker.formats.canal.rows import (
     refuse_statement,
 )
 from worker.formats.decoding import hint_at, stranger
-from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
+from worker.formats.images import Image, changes_from, deleted, lacking, place_of, statement_from, updated
 from worker.formats.interface import (
     Apart,
     Milliseconds,
@@ -38,7 +38,6 @@ from worker.formats.interface import (
 )
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Row, Shapes
-from worker.formats.statements import place_of
 
 if TYPE_CHECKING:
     from worker.formats.canal.packet_rows import Packets

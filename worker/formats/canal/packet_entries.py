@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError
 
 from handlers.api import Operation
 from worker.formats.canal.rows import refuse_sql
+from worker.formats.images import place_of as statement_place
 from worker.formats.interface import SOME, UNKNOWN, Apart, Named, PlainRoute, Route, Skip, UndecodableRecord
-from worker.formats.statements import place_of as statement_place
 
 _MESSAGES = 7
 """The type of packets with changes."""

@@ -21,7 +21,7 @@ from worker.formats.canal.packet_entries import (
 )
 from worker.formats.canal.rows import converter_for, refuse_sql, refuse_statement
 from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
-from worker.formats.interface import Record, Skip, UndecodableRecord, has_calendar, shortened, wrong_value
+from worker.formats.interface import Record, Skip, UndecodableRecord, in_calendar, shortened, wrong_value
 from worker.formats.row_struct import Row, Shapes
 
 _TRUNCATE = 8
@@ -99,9 +99,7 @@ class Packets:
         return found
 
     def _of_entry(self, header: Any, change: Any, record: Record, first_index: int) -> list[Change]:
-        time_ms, gtid = header.execute_time, header.gtid or None
-        if not has_calendar(time_ms):
-            raise UndecodableRecord(f"its time, {time_ms} ms, is outside the years 1 to 9999")
+        time_ms, gtid = in_calendar(header.execute_time), header.gtid or None
         if change.is_ddl:
             is_truncate, sql = change.event_type == _TRUNCATE, change.sql
             is_empty = not (is_truncate or sql.strip())

@@ -17,7 +17,7 @@ from handlers.mysql.values import Converter, compact_json, converter_of
 from worker.formats.images import check_key
 from worker.formats.interface import Milliseconds, UndecodableRecord, shortened, wrong_value
 from worker.formats.json_values import DECODE_ERRORS
-from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
+from worker.formats.row_struct import Practice, Row, RowStruct, spelled
 
 Rows = TypeVar("Rows")
 
@@ -25,6 +25,7 @@ REFUSALS = (*DECODE_ERRORS, ValueError, ArithmeticError)
 """Exceptions of a shape's decoder for a message that `RowShape.read` may still be able to read."""
 
 _NULL = msgspec.Raw(b"null")
+_TEXT = Converter(str, str)
 
 
 class TiDB(msgspec.Struct, gc=False):
@@ -132,18 +133,11 @@ class RowShape:
                 row[column] = text
 
     def _decoder(self, names: tuple[str, ...]) -> RowsDecoder:
-        columns = []
-        for name in names:
-            converter = self.converters.get(name)
-            if converter is None:
-                columns.append(StructColumn(name, str))
-            elif converter.json_type is Decimal:
+        columns = {name: self.converters.get(name, _TEXT) for name in names}
+        for name, converter in columns.items():
+            if converter.json_type is Decimal:
                 # Decode as text, because msgspec also accepts `1_000` and digits of all scripts.
-                columns.append(StructColumn(name, str, converter.read))
-            else:
-                columns.append(
-                    StructColumn(name, converter.json_type, converter.finish, converter.is_finished)
-                )
+                columns[name] = Converter(str, converter.read, converter.read)
         return RowsDecoder(self, RowStruct(columns))
 
 

@@ -20,15 +20,14 @@ from worker.formats.debezium.connect.schema import (
     Field,
     Head,
     columns_of,
-    types_of,
     unquoted_list,
 )
 from worker.formats.debezium.connect.times import as_lost, as_told
-from worker.formats.debezium.connect.values import Forms, Reader, bits_of
+from worker.formats.debezium.connect.values import Forms, Reader, bits_of, types_of
 from worker.formats.debezium.postgres.columns import postgres_reader, source_type, with_native
 from worker.formats.debezium.postgres.types import postgres_type, sized_decimal
 from worker.formats.debezium.settings import DebeziumSettings
-from worker.formats.debezium.source import Payload, Source, SourceLogPosition, log_position
+from worker.formats.debezium.source import Payload, Source, log_position
 from worker.formats.images import statement_from
 from worker.formats.interface import Milliseconds, Record, UndecodableRecord, kafka_time
 from worker.formats.json_values import DECODE_ERRORS
@@ -234,7 +233,7 @@ read_schema_change: Callable[[Payload], SchemaChange] = msgspec.json.Decoder(Sch
 """Raises one of DECODE_ERRORS for another record."""
 
 
-def ddl_position(source: SourceLogPosition) -> tuple[int, ...]:
+def ddl_position(source: Source) -> tuple[int, ...]:
     """The statement's position in the log. It sorts before rows of the same position, because a snapshot has
     one position for its statements and its rows."""
     return log_position(source)[:2]

@@ -16,7 +16,7 @@ from handlers.api import Operation
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import POSTGRESQL, ROWS, Row, Source, refuse_others
 from worker.formats.decoding import hint_of
-from worker.formats.interface import Record, UndecodableRecord, has_calendar, known_headers
+from worker.formats.interface import Record, UndecodableRecord, in_calendar, known_headers
 from worker.formats.json_values import DECODE_ERRORS
 
 _HINT = (
@@ -136,7 +136,7 @@ def _source(added: Mapping[str, Any], topic: str, known_connector: str) -> Sourc
     elif "." in table and prefix != own and table != _text(added, "source_table", "table"):
         database = table = ""  # the prefix or the table's name has dots
     connector = _text(added, "source_connector", "connector", f"{_CONTEXT}connectorName") or known_connector
-    schema = _text(added, "source_schema", "schema")
+    time_ms, schema = _number(added, "source_ts_ms", "ts_ms"), _text(added, "source_schema", "schema")
     if schema is None and connector == POSTGRESQL:
         schema = database or None
     return Source(
@@ -145,7 +145,7 @@ def _source(added: Mapping[str, Any], topic: str, known_connector: str) -> Sourc
         db=_text(added, "source_db", "db") or database,
         schema=schema,
         table=_text(added, "source_table", "table") or table,
-        ts_ms=_time(added),
+        ts_ms=None if time_ms is None else in_calendar(time_ms),
         file=_text(added, "source_file", "file"),
         pos=_number(added, "source_pos", "pos"),
         row=_number(added, "source_row", "row"),
@@ -170,13 +170,6 @@ def _number(added: Mapping[str, Any], *names: str) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
-
-
-def _time(added: Mapping[str, Any]) -> int | None:
-    time_ms = _number(added, "source_ts_ms", "ts_ms")
-    if time_ms is not None and not has_calendar(time_ms):
-        raise UndecodableRecord(f"its time, {time_ms} ms, is outside the years 1 to 9999")
-    return time_ms
 
 
 def _header(value: bytes) -> Any:

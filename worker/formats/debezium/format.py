@@ -24,9 +24,8 @@ from worker.formats.debezium.source import (
     Row,
     Source,
     log_position,
-    part,
+    logged_of,
     read_logged,
-    read_placed,
     refuse_others,
 )
 from worker.formats.images import NOTHING, Image, changes_from, check_key, lacking
@@ -48,12 +47,7 @@ class Debezium:
         self, settings: DebeziumSettings | None = None, envelopes: Callable[[], Envelopes] = Envelopes
     ) -> None:
         """`settings`: the configuration's section `debezium`. `envelopes`: makes a splitter of values."""
-        if settings is None:
-            # Imported here, because the configuration imports the formats.
-            from worker.formats.debezium.settings import DebeziumSettings  # noqa: PLC0415
-
-            settings = DebeziumSettings()
-        self._settings = settings
+        self._settings = settings = settings or DebeziumSettings()
         # Threads share all of these without a lock: each access is one dict operation. Two threads that miss
         # at the same time make the same object twice.
         self._envelopes = envelopes()
@@ -78,7 +72,7 @@ class Debezium:
         if value is None:
             return None
         try:
-            logged = part(read_logged, value, self._envelopes)
+            logged = logged_of(value, self._envelopes)
         except DECODE_ERRORS:
             flat = self._flat(record, value)
             return None if flat is None else flat.source.ts_ms
@@ -90,16 +84,16 @@ class Debezium:
         if value is None:
             return None
         try:
-            placed = part(read_placed, value, self._envelopes)
+            logged = logged_of(value, self._envelopes)
         except DECODE_ERRORS:
             flat = self._flat(record, value)
             return None if flat is None else LogPosition(flat.source.name, log_position(flat.source), False)
-        source = placed.source
-        if placed.op is None and not source.connector:
+        source = logged.source
+        if logged.op is None and not source.connector:
             return None
-        if placed.ddl:
+        if logged.ddl:
             return LogPosition(source.name, ddl_position(source), True)
-        return LogPosition(source.name, log_position(source), placed.op == "t")
+        return LogPosition(source.name, log_position(source), logged.op == "t")
 
     def learn(self, record: Record) -> None:
         """Remember the definitions in a schema-change record's `tableChanges`."""

@@ -11,7 +11,7 @@ from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record, names_itself
 from worker.formats.debezium.rows import Transaction
 from worker.formats.debezium.settings import DebeziumSettings
-from worker.formats.debezium.source import ROWS, Payload, Row, read_placed, refuse_others
+from worker.formats.debezium.source import ROWS, Payload, Row, read_logged, refuse_others
 from worker.formats.decoding import stranger
 from worker.formats.interface import ALONE, UNKNOWN, Named, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS, number
@@ -93,7 +93,7 @@ class Router:
             return Skip("tombstone")
         try:
             payload = self._split(value).payload
-            refuse_others(read_placed(payload).source.connector)
+            refuse_others(read_logged(payload).source.connector)
             found = self.of_envelope(payload)
         except (*DECODE_ERRORS, LookupError):
             other = self.without_envelope(record, value)

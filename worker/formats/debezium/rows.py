@@ -6,11 +6,12 @@ refuses a message, the message is read column by column."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from handlers.mysql.values import Converter
 from handlers.values.native_types import NativeTypes, SchemaTypes
 from worker.formats.debezium.column_types import fields_of, readers_of
 from worker.formats.debezium.connect.schema import Head
@@ -22,7 +23,7 @@ from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload,
 from worker.formats.images import NOTHING, lacking
 from worker.formats.interface import Milliseconds, wrong_value
 from worker.formats.json_values import number
-from worker.formats.row_struct import Practice, RowStruct, StructColumn
+from worker.formats.row_struct import Practice, RowStruct
 from worker.formats.table_history import TableDefinition
 
 RowType = TypeVar("RowType")
@@ -68,7 +69,7 @@ class RowsDecoder:
 
     __slots__ = ("_read", "_read_both", "decode")
 
-    def __init__(self, columns: Iterable[StructColumn]) -> None:
+    def __init__(self, columns: Mapping[str, Converter]) -> None:
         struct = RowStruct(columns)
         self._read, self._read_both = struct.reader(), struct.pair_reader()
         self.decode: Callable[[Payload], Message[Any]] = msgspec.json.Decoder(
@@ -196,4 +197,4 @@ class RowShape:
 
     def _decoder(self, names: tuple[str, ...]) -> RowsDecoder:
         readers = [(name, self.readers.get(name, AS_IT_IS)) for name in names]
-        return RowsDecoder(StructColumn(name, reader.json_type, reader.finish) for name, reader in readers)
+        return RowsDecoder({name: Converter(one.json_type, one.read, one.finish) for name, one in readers})

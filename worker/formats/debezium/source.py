@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -28,8 +28,8 @@ POSTGRESQL = "postgresql"
 """Values of `source.connector`."""
 
 
-class SourceLogPosition(msgspec.Struct, gc=False):
-    """The part of `source` that orders records."""
+class Source(msgspec.Struct, gc=False):
+    """The `source` block of an envelope. The first fields order records."""
 
     name: str = ""
     """The connector's `topic.prefix`."""
@@ -40,11 +40,6 @@ class SourceLogPosition(msgspec.Struct, gc=False):
     sequence: str | None = None
     connector: str = ""
     """Empty in records of the schema history topic."""
-
-
-class Source(SourceLogPosition, gc=False):
-    """The `source` block of an envelope."""
-
     db: str | None = None
     schema: str | None = None
     table: str | None = None
@@ -81,7 +76,7 @@ def _file_number(file: str) -> int | None:
     return int(number) if number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS else None
 
 
-def log_position(source: SourceLogPosition) -> tuple[int, ...]:
+def log_position(source: Source) -> tuple[int, ...]:
     """The change's position in its source's log. Empty if the source does not have it.
 
     MySQL and MariaDB: (number of the binlog file, position, row). PostgreSQL: (LSN of the previous
@@ -101,36 +96,26 @@ def log_position(source: SourceLogPosition) -> tuple[int, ...]:
 
 # ---- records, read without their rows
 
-Part = TypeVar("Part")
-
 _NO_DDL = msgspec.Raw()
 
 
-class _Placed(msgspec.Struct, gc=False):
-    """The fields with a record's position in the log."""
-
-    source: SourceLogPosition
-    op: str | None = None
-    ddl: msgspec.Raw = _NO_DDL
-
-
 class _Logged(msgspec.Struct, gc=False):
-    """The fields with a record's table and time."""
+    """The fields with a record's table, its time and its position in the log."""
 
     source: Source
     op: str | None = None
     ts_ms: Milliseconds | None = None
+    ddl: msgspec.Raw = _NO_DDL
 
 
-read_placed: Callable[[Payload], _Placed] = msgspec.json.Decoder(_Placed).decode
 read_logged: Callable[[Payload], _Logged] = msgspec.json.Decoder(_Logged).decode
 
 
-def part(read: Callable[[Payload], Part], value: bytes, envelopes: Envelopes) -> Part:
-    """Call `read` with the value's payload. Raises one of DECODE_ERRORS."""
+def logged_of(value: bytes, envelopes: Envelopes) -> _Logged:
+    """Read a value without its rows. Raises one of DECODE_ERRORS."""
     if not value.startswith(BEGIN):
         try:
-            return read(value)  # nearly always a value without a schema
+            return read_logged(value)  # nearly always a value without a schema
         except DECODE_ERRORS:
             pass
-    return read(envelopes.split(value).payload)
+    return read_logged(envelopes.split(value).payload)

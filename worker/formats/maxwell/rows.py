@@ -8,16 +8,16 @@ that fails too."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from handlers.mysql.types import BYTES, SHAPES, MySQLType, read_type
-from handlers.mysql.values import converter_of
+from handlers.mysql.values import Converter, converter_of
 from worker.formats.interface import Milliseconds, Seconds, wrong_value
 from worker.formats.json_values import READ_ERRORS, compact, number, plain, text_of
 from worker.formats.maxwell.wkt import geometry_bytes
-from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
+from worker.formats.row_struct import Practice, Row, RowStruct, spelled
 from worker.formats.table_history import TableDefinition
 
 Data = TypeVar("Data")
@@ -25,21 +25,8 @@ Data = TypeVar("Data")
 _NULL = msgspec.Raw(b"null")
 
 
-class _Column(NamedTuple):
-    """The conversion of one column's JSON values to Python values."""
-
-    json_type: Any
-    """The type that a JSON decoder reads. It may refuse values that `read` accepts."""
-    read: Callable[[msgspec.Raw], Any]
-    """The whole conversion from JSON. Raises one of READ_ERRORS for a value that does not fit the type."""
-    finish: Callable[[Any], Any] | None = None
-    """The conversion of the decoder's value, unless that is None. Raises the same errors as `read`."""
-    is_finished: Callable[[Any], bool] | None = None
-    """Whether the decoder's value needs no conversion. None: it always needs one."""
-
-
-def column_of(type_text: str) -> _Column:
-    """The conversion for a column of this type (`decimal(10,2)`, `set('a','b')`)."""
+def column_of(type_text: str) -> Converter:
+    """The conversion for a column of this type (`decimal(10,2)`, `set('a','b')`). It reads raw JSON."""
     mysql_type = read_type(type_text)
     name = mysql_type.name
     if name == "json":
@@ -55,23 +42,18 @@ def column_of(type_text: str) -> _Column:
     if converter is None:
         return _TEXT
     read_text = converter.read
-    return _Column(
-        converter.json_type,
-        _unless_null(lambda raw: read_text(text_of(raw))),
-        converter.finish,
-        converter.is_finished,
-    )
+    return converter._replace(read=_unless_null(lambda raw: read_text(text_of(raw))))
 
 
 def _unless_null(read: Callable[[msgspec.Raw], Any]) -> Callable[[msgspec.Raw], Any]:
     return lambda raw: None if raw == _NULL else read(raw)
 
 
-def _decoded(json_type: Any, finish: Callable[[Any], Any] | None = None) -> _Column:
+def _decoded(json_type: Any, finish: Callable[[Any], Any] | None = None) -> Converter:
     decode = msgspec.json.Decoder(json_type).decode
     if finish is None:
-        return _Column(json_type, _unless_null(decode))
-    return _Column(json_type, _unless_null(lambda raw: finish(decode(raw))), finish)
+        return Converter(json_type, _unless_null(decode))
+    return Converter(json_type, _unless_null(lambda raw: finish(decode(raw))), finish)
 
 
 def _json(raw: msgspec.Raw) -> str | None:
@@ -79,7 +61,7 @@ def _json(raw: msgspec.Raw) -> str | None:
     return None if raw == _NULL else compact(bytes(raw))
 
 
-def _bytes_of(mysql_type: MySQLType) -> _Column:
+def _bytes_of(mysql_type: MySQLType) -> Converter:
     length = mysql_type.padded_to
     if not length:
         return _BASE64
@@ -88,7 +70,7 @@ def _bytes_of(mysql_type: MySQLType) -> _Column:
     return padded._replace(is_finished=lambda value: len(value) == length)
 
 
-def _set_of(labels: Sequence[str]) -> _Column:
+def _set_of(labels: Sequence[str]) -> Converter:
     places = {label: place for place, label in enumerate(labels)}
 
     def in_order(chosen: tuple[str, ...]) -> tuple[str, ...]:
@@ -104,8 +86,8 @@ def _set_of(labels: Sequence[str]) -> _Column:
 _TEXT = _decoded(str)
 _BASE64 = _decoded(bytes)
 _GEOMETRY = _decoded(str, geometry_bytes)
-_JSON = _Column(msgspec.Raw, _json, _json)
-_UNTYPED = _Column(msgspec.Raw, plain, plain)
+_JSON = Converter(msgspec.Raw, _json, _json)
+_UNTYPED = Converter(msgspec.Raw, plain, plain)
 """The conversion for a column of unknown type."""
 
 
@@ -135,7 +117,7 @@ class Message(Header, Generic[Data], gc=False, kw_only=True):
 
 _NESTED = frozenset((dict, list))
 # For a column without a type that has not contained an object or an array so far.
-_SCALAR = _Column(Any, _UNTYPED.read)
+_SCALAR = Converter(Any, _UNTYPED.read)
 _read_columns: Any = msgspec.json.Decoder(cast(Any, Message)[dict[str, msgspec.Raw]]).decode
 _read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json.Decoder(
     dict[str, msgspec.Raw] | None
@@ -147,11 +129,8 @@ class RowDecoder:
 
     __slots__ = ("_holds_any", "_read", "decode")
 
-    def __init__(self, columns: Mapping[str, _Column]) -> None:
-        struct = RowStruct(
-            StructColumn(name, column.json_type, column.finish, column.is_finished)
-            for name, column in columns.items()
-        )
+    def __init__(self, columns: Mapping[str, Converter]) -> None:
+        struct = RowStruct(columns)
         self._read = struct.reader()
         self._holds_any = any(column is _SCALAR for column in columns.values())
         self.decode: Callable[[bytes], Message[Any]] = msgspec.json.Decoder(
@@ -178,7 +157,7 @@ class RowShape:
         self.definition = definition
         self.types = None if definition is None else definition.types
         self.key_columns = spelled(key, columns) or None
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, Converter] = {}
         self._nested: frozenset[str] = frozenset()
         """Columns without a type that contained an object or an array."""
         self.practice = Practice(self._decoder)
@@ -218,7 +197,7 @@ class RowShape:
                 raise wrong_value(name, (self.types or {}).get(name), held, error) from None
         return row
 
-    def _column_of(self, name: str) -> _Column:
+    def _column_of(self, name: str) -> Converter:
         type_text = (self.types or {}).get(name)
         return _UNTYPED if type_text is None else column_of(type_text)
 

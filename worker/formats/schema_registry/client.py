@@ -13,6 +13,7 @@ import msgspec
 
 from handlers.api import TargetUnavailable
 from handlers.http.client import Answer, AnswerTooLarge, HttpClient, basic_login, segment, trusted
+from worker.formats.json_values import object_in
 from worker.formats.schema_registry.ids import SchemaId
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
@@ -192,7 +193,7 @@ class Client:
             raise UnusableSchema(f"the registry's answer: {error}") from None
         if answer.status == 200:
             return answer
-        fields = _error_fields(answer.content)
+        fields = object_in(answer.content) or {}  # another server's page is no object
         if answer.status == 404 and _says_unknown(fields):
             raise UnknownSchema(answer.text)
         hint = ""
@@ -227,15 +228,6 @@ def _registered(
     follow(references, ())
     names = tuple(name for name, _ in texts.values())
     return Registered(kind, text, tuple(found for _, found in texts.values()), names)
-
-
-def _error_fields(content: bytes) -> dict[str, Any]:
-    """The JSON object in an error's answer. Empty for other content, such as another server's page."""
-    try:
-        found: Any = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _says_unknown(fields: dict[str, Any]) -> bool:

@@ -180,56 +180,82 @@ def array_of(item: Reader) -> Reader:
     return Reader(list[Any], None if item is AS_IT_IS else from_json)
 
 
-_TIME_MILLIS = Reader(int, length_of(_MILLI), temporal_text("time(6)"))
-_SHAPE = Reader(_Geometry, _geometry)
+class Types(NamedTuple):
+    mysql: str | None
+    """None if MySQL has no type for these values."""
+    postgresql: str
 
-_BY_MEANING: Mapping[str, Reader] = {
-    "io.debezium.time.Time": _TIME_MILLIS,
-    "io.debezium.time.MicroTime": Reader(int, length_of(_MICRO), temporal_text("time(6)")),
-    "io.debezium.time.NanoTime": Reader(int, of_nanos(length_of(_MICRO))),
-    "io.debezium.time.MicroDuration": Reader(int, length_of(_MICRO)),
-    "io.debezium.time.NanoDuration": Reader(int, of_nanos(length_of(_MICRO))),
-    "io.debezium.time.ZonedTime": Reader(str, zoned_time),
-    "io.debezium.time.IsoDate": Reader(str, temporal_text("date")),
-    "io.debezium.time.IsoTime": Reader(str, temporal_text("time(6)")),
-    "io.debezium.time.IsoTimestamp": Reader(str, temporal_text("datetime(6)")),
-    "org.apache.kafka.connect.data.Time": _TIME_MILLIS,
-    "io.debezium.data.VariableScaleDecimal": Reader(
-        _AnyScale, lambda value: scaled(value.scale)(value.value)
-    ),
-    "io.debezium.data.Bits": Reader(bytes, _bits),
-    "io.debezium.data.Json": Reader(str, compact_json),
-    "io.debezium.data.geometry.Geometry": _SHAPE,
-    "io.debezium.data.geometry.Geography": _SHAPE,
-    "io.debezium.data.geometry.Point": _SHAPE,
-}
+
+_DATE, _TIME, _DATETIME = Types("date", "date"), Types("time(6)", "time"), Types("datetime(6)", "timestamp")
+_TIME_3, _DATETIME_3 = Types("time(3)", "time"), Types("datetime(3)", "timestamp")
+_INTERVAL, _GEOMETRY = Types(None, "interval"), Types("geometry", "geometry")
+_NUMERIC, _BYTES = Types("decimal", "numeric"), Types("longblob", "bytea")
 
 
 @cache
-def _of_calendar(beyond: Beyond) -> Mapping[str, Reader]:
-    """Meaning -> reader, for dates and times that may be beyond Python's calendar."""
+def _by_meaning(beyond: Beyond) -> Mapping[str, tuple[Types, Reader | None]]:
+    """Meaning -> (types, reader). None: the form of the values, or more than the meaning, decides. `beyond`:
+    for dates and times that may be beyond Python's calendar."""
     day = Reader(int, date_of(beyond), temporal_text("date"))
-    millis = Reader(int, moment_of(_MILLI, beyond), temporal_text("datetime(6)"))
-    micros = moment_of(_MICRO, beyond)
+    as_datetime, as_time = temporal_text("datetime(6)"), temporal_text("time(6)")
+    millis, micros = Reader(int, moment_of(_MILLI, beyond), as_datetime), moment_of(_MICRO, beyond)
+    time_millis, length = Reader(int, length_of(_MILLI), as_time), length_of(_MICRO)
+    shape = Reader(_Geometry, _geometry)
+    of_debezium: dict[str, tuple[Types, Reader | None]] = {
+        "time.Date": (_DATE, day),
+        "time.IsoDate": (_DATE, Reader(str, temporal_text("date"))),
+        "time.Timestamp": (_DATETIME_3, millis),
+        "time.MicroTimestamp": (_DATETIME, Reader(int, micros, as_datetime)),
+        "time.NanoTimestamp": (_DATETIME, Reader(int, of_nanos(micros))),
+        "time.IsoTimestamp": (_DATETIME, Reader(str, as_datetime)),
+        "time.ZonedTimestamp": (Types("timestamp(6)", "timestamptz"), Reader(str, in_utc(beyond))),
+        "time.Time": (_TIME_3, time_millis),
+        "time.MicroTime": (_TIME, Reader(int, length, as_time)),
+        "time.NanoTime": (_TIME, Reader(int, of_nanos(length))),
+        "time.IsoTime": (_TIME, Reader(str, as_time)),
+        "time.ZonedTime": (Types("time(6)", "timetz"), Reader(str, zoned_time)),
+        "time.Year": (Types("year", "integer"), None),
+        "time.MicroDuration": (_INTERVAL, Reader(int, length)),
+        "time.NanoDuration": (_INTERVAL, Reader(int, of_nanos(length))),
+        "time.Interval": (_INTERVAL, None),
+        "data.VariableScaleDecimal": (
+            _NUMERIC,
+            Reader(_AnyScale, lambda value: scaled(value.scale)(value.value)),
+        ),
+        "data.Json": (Types("json", "json"), Reader(str, compact_json)),
+        "data.Uuid": (Types("uuid", "uuid"), None),
+        "data.Bits": (_BYTES, Reader(bytes, _bits)),
+        "data.geometry.Geometry": (_GEOMETRY, shape),
+        "data.geometry.Geography": (Types("geometry", "geography"), shape),
+        "data.geometry.Point": (Types("point", "point"), shape),
+    }
     return {
-        "io.debezium.time.Date": day,
-        "io.debezium.time.Timestamp": millis,
-        "io.debezium.time.MicroTimestamp": Reader(int, micros, temporal_text("datetime(6)")),
-        "io.debezium.time.NanoTimestamp": Reader(int, of_nanos(micros)),
-        "io.debezium.time.ZonedTimestamp": Reader(str, in_utc(beyond)),
-        "org.apache.kafka.connect.data.Date": day,
-        "org.apache.kafka.connect.data.Timestamp": millis,
+        **{f"io.debezium.{name}": each for name, each in of_debezium.items()},
+        "org.apache.kafka.connect.data.Date": (_DATE, day),
+        "org.apache.kafka.connect.data.Time": (_TIME_3, time_millis),
+        "org.apache.kafka.connect.data.Timestamp": (_DATETIME_3, millis),
+        DECIMAL: (_NUMERIC, None),
     }
 
 
-_BY_TYPE: Mapping[str, Reader] = {
-    **dict.fromkeys(("int8", "int16", "int32", "int64"), Reader(int, None, _integer_other)),
-    "float": Reader(float, single, _float_text),
-    "double": Reader(float, None, _float_text),
-    "boolean": Reader(bool),
-    "string": Reader(str),
-    "bytes": Reader(bytes),
+_INTEGER = Reader(int, None, _integer_other)
+_BY_TYPE: Mapping[str, tuple[Types, Reader]] = {
+    "int8": (Types("tinyint", "smallint"), _INTEGER),
+    "int16": (Types("smallint", "smallint"), _INTEGER),
+    "int32": (Types("int", "integer"), _INTEGER),
+    "int64": (Types("bigint", "bigint"), _INTEGER),
+    "float": (Types("float", "real"), Reader(float, single, _float_text)),
+    "double": (Types("double", "double precision"), Reader(float, None, _float_text)),
+    "boolean": (Types("boolean", "boolean"), Reader(bool)),
+    "string": (Types("longtext", "text"), Reader(str)),
+    "bytes": (_BYTES, Reader(bytes)),
 }
+_NOT_KNOWN = Types(None, "text"), AS_IT_IS
+
+
+def types_of(field: Field) -> Types:
+    """The types for a field, from the meaning in its schema, or else from the form of its values."""
+    return (_by_meaning(as_told).get(field.name or "") or _BY_TYPE.get(field.type, _NOT_KNOWN))[0]
 
 
 def bits_of(field: Field) -> int:
@@ -242,9 +268,8 @@ def connect_reader(field: Field, beyond: Beyond = as_told) -> Reader:
     """The reader of a column with this schema. Values that the schema does not describe stay plain JSON."""
     if field.name == "io.debezium.data.Bits" and bits_of(field) > _LONGEST_BITS:
         return Reader(bytes)
-    reader = _BY_MEANING.get(field.name or "") or _of_calendar(beyond).get(field.name or "")
-    if reader is not None:
-        return reader
+    if (found := _by_meaning(beyond).get(field.name or "")) is not None and found[1] is not None:
+        return found[1]
     if field.name == DECIMAL and field.type == "bytes":
         return _decimal(field)
     if field.name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
@@ -252,4 +277,4 @@ def connect_reader(field: Field, beyond: Beyond = as_told) -> Reader:
         return (enum_of if field.name.endswith("Enum") else set_of)(labels)
     if field.type == "array" and field.items is not None:
         return array_of(connect_reader(field.items, beyond))
-    return _BY_TYPE.get(field.type, AS_IT_IS)
+    return _BY_TYPE.get(field.type, _NOT_KNOWN)[1]

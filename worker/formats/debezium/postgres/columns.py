@@ -7,9 +7,16 @@ from typing import Any
 
 from handlers.values.native_types import NativeType
 from worker.formats.debezium.column_values import any_decimal, bytes_from_text, decimal_from_text
-from worker.formats.debezium.connect.schema import DECIMAL, SOURCE, Field, types_of
+from worker.formats.debezium.connect.schema import DECIMAL, SOURCE, Field
 from worker.formats.debezium.connect.times import digits_of
-from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, array_of, connect_reader
+from worker.formats.debezium.connect.values import (
+    AS_IT_IS,
+    Forms,
+    Reader,
+    array_of,
+    connect_reader,
+    types_of,
+)
 from worker.formats.debezium.postgres.types import postgres_type, spelled
 
 _OWN = frozenset(

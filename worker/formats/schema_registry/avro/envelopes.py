@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
+
+import msgspec
 
 from worker.formats.debezium.connect.values import Reader
 from worker.formats.debezium.rows import Message, Transaction
@@ -15,18 +17,8 @@ from worker.formats.schema_registry.avro.code import Code, branches_of
 from worker.formats.schema_registry.avro.schema import AvroField, AvroSchema
 
 _SOURCE = {
-    "name": "string",
-    "file": "string",
-    "pos": "number",
-    "row": "number",
-    "lsn": "number",
-    "sequence": "string",
-    "connector": "string",
-    "db": "string",
-    "schema": "string",
-    "table": "string",
-    "ts_ms": "number",
-    "gtid": "string",
+    field.name: "string" if str in (field.type, *get_args(field.type)) else "number"
+    for field in msgspec.structs.fields(Source)
 }
 """The fields of `Source`, in its order, and their required kinds."""
 _STEADY = frozenset(

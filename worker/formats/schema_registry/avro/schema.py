@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from worker.formats.interface import shortened
+
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DEPTH = 64
 _MOST_TYPES = 20_000
@@ -84,7 +86,7 @@ class _Parser:
             branches = tuple(self.read(branch, namespace, depth + 1) for branch in node)
             return AvroSchema("union", branches=branches)
         if not isinstance(node, dict):
-            raise SchemaError(f"a type must be a name, a list or an object, not {_shown(node)}")
+            raise SchemaError(f"a type must be a name, a list or an object, not {shortened(repr(node))}")
         return self._of_object(node, namespace, depth)
 
     def _of_object(self, node: Mapping[str, Any], namespace: str, depth: int) -> AvroSchema:
@@ -92,7 +94,7 @@ class _Parser:
         if isinstance(kind, dict | list):  # {"type": {"type": ...}}
             return self.read(kind, namespace, depth + 1)
         if not isinstance(kind, str):
-            raise SchemaError(f"a type without a name: {_shown(node)}")
+            raise SchemaError(f"a type without a name: {shortened(repr(node))}")
         if kind in ("record", "error", "enum", "fixed"):
             return self._named_type(node, kind, namespace, depth)
         if kind in ("array", "map"):
@@ -139,7 +141,7 @@ class _Parser:
 
     def _field(self, node: Any, namespace: str, depth: int) -> AvroField:
         if not isinstance(node, dict) or not isinstance(node.get("name"), str):
-            raise SchemaError(f"a field without a name: {_shown(node)}")
+            raise SchemaError(f"a field without a name: {shortened(repr(node))}")
         return AvroField(node["name"], self.read(node.get("type"), namespace, depth + 1), node.get("default"))
 
 
@@ -166,11 +168,6 @@ def _with_properties(schema: AvroSchema, node: Mapping[str, Any]) -> AvroSchema:
         }
     schema.default = node.get("connect.default")
     return schema
-
-
-def _shown(node: Any) -> str:
-    text = repr(node)
-    return text if len(text) <= 60 else text[:60] + "..."
 
 
 VALUE = 100

@@ -9,17 +9,16 @@ also omits 0 and "" if a field has no presence (`optional.for.nullables`)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from worker.formats.schema_registry.avro.schema import SchemaError
-from worker.formats.schema_registry.protobuf.leaves import ConnectSchema, key_of, leaf, scalar
+from worker.formats.schema_registry.avro.schema import SchemaError, open_budget, take
+from worker.formats.schema_registry.protobuf.leaves import ConnectSchema, Read, key_of, leaf, scalar
 
 _DEPTH = 32
 _MOST_FIELDS = 20_000
-_MOST_BYTES = 64 << 20
 _OF_STRUCT, _OF_FIELD = 64, 32
 """Least bytes of a struct in memory, and of each field without its name."""
 _MEANINGS = {
@@ -32,24 +31,6 @@ _NO_ROWS = re.compile(r"\w*Key|Envelope|\w*Heartbeat|SchemaChangeValue|Transacti
 """Debezium's own messages without columns, and keys, whose columns are never NULL."""
 _MAP = re.compile(r"ConnectDefault\d+Entry")
 """The converter's name for the entries of a Connect map."""
-
-
-class Meter:
-    """The memory limit for the values of one record."""
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = _MOST_BYTES
-
-    def take(self, size: int) -> None:
-        """Take `size` bytes. Raises ValueError if none are left."""
-        self.left -= size
-        if self.left < 0:
-            raise ValueError(f"its absent fields would take more than {_MOST_BYTES >> 20} MiB")
-
-
-Read = Callable[[Any, Meter], Any]
 
 
 class _Kind(NamedTuple):
@@ -79,7 +60,8 @@ class MessageReader:
 
     def read(self, message: Any) -> Any:
         """Convert a message to the form of Connect's JSON. Raises ValueError."""
-        return self._read(message, Meter())
+        open_budget()
+        return self._read(message)
 
     def _struct(self, message: Descriptor, *, is_row: bool) -> _Kind:
         key = message.full_name, is_row
@@ -118,28 +100,24 @@ class MessageReader:
         if field.has_presence:
             # Called through the class, because a field may be named HasField.
             return kind._replace(
-                read=lambda value, meter: (
-                    read(getattr(value, name), meter) if type(value).HasField(value, name) else None
-                )
+                read=lambda value: read(getattr(value, name)) if type(value).HasField(value, name) else None
             )
         if not self._strict:
-            return kind._replace(read=lambda value, meter: read(getattr(value, name), meter))
+            return kind._replace(read=lambda value: read(getattr(value, name)))
         default = field.default_value
         if not is_row:  # in a source, an empty text means a missing one
             return kind._replace(
-                read=lambda value, meter: (
-                    None if (found := getattr(value, name)) == "" else read(found, meter)
-                )
+                read=lambda value: None if (found := getattr(value, name)) == "" else read(found)
             )
 
-        def certain(value: Any, meter: Meter) -> Any:
+        def certain(value: Any) -> Any:
             found = getattr(value, name)
             if found == default:
                 raise ValueError(
                     f"{name} is {default!r} or NULL, but the record does not say which: let the connector "
                     "write it with value.converter.optional.for.nullables=true"
                 )
-            return read(found, meter)
+            return read(found)
 
         return kind._replace(read=certain)
 
@@ -149,13 +127,13 @@ class MessageReader:
             return kind
         name, read_all = field.name, kind.read
 
-        def certain(value: Any, meter: Meter) -> Any:
+        def certain(value: Any) -> Any:
             if not getattr(value, name):
                 raise ValueError(
                     f"{name} is empty or NULL, but the record does not say which: leave the column out in "
                     "the connector (column.exclude.list), or let it write Avro"
                 )
-            return read_all(value, meter)
+            return read_all(value)
 
         return kind._replace(read=certain)
 
@@ -164,7 +142,7 @@ class MessageReader:
         read = item.read
         return _Kind(
             {"type": "array", "items": item.schema},
-            lambda value, meter: [read(each, meter) for each in getattr(value, name)],
+            lambda value: [read(each) for each in getattr(value, name)],
             1 + item.fields,
         )
 
@@ -179,13 +157,13 @@ class MessageReader:
         if entry.GetOptions().map_entry:
             item = self._item(parts["value"])
 
-            def read_all(value: Any, meter: Meter) -> Any:
-                return {of_key(one): item.read(other, meter) for one, other in getattr(value, name).items()}
+            def read_all(value: Any) -> Any:
+                return {of_key(one): item.read(other) for one, other in getattr(value, name).items()}
         else:
             item = self._field(parts["value"], is_row=is_row)
 
-            def read_all(value: Any, meter: Meter) -> Any:
-                return {of_key(each.key): item.read(each, meter) for each in getattr(value, name)}
+            def read_all(value: Any) -> Any:
+                return {of_key(each.key): item.read(each) for each in getattr(value, name)}
 
         schema = {"type": "map", "keys": {"type": "string"}, "values": item.schema}
         return _Kind(schema, read_all, 1 + item.fields)
@@ -196,14 +174,13 @@ class MessageReader:
         found = scalar(field) if message is None else leaf(message)
         if found is None:
             return self._struct(message, is_row=is_row)
-        schema, read = found
-        return _Kind(schema, lambda value, _: read(value), 0)
+        return _Kind(*found, 0)
 
 
 def _struct_reader(parts: Sequence[tuple[str, Read]], size: int) -> Read:
-    def read(value: Any, meter: Meter) -> Any:
-        meter.take(size)
-        return {name: part(value, meter) for name, part in parts}
+    def read(value: Any) -> Any:
+        take(size)
+        return {name: part(value) for name, part in parts}
 
     return read
 

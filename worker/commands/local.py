@@ -1,4 +1,4 @@
-"""`binlane demo`: a complete demo on this machine."""
+"""`binlane broker` and `binlane demo`: a real single-node Kafka in the foreground, and a demo with one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+import typer
 from confluent_kafka import KafkaException
 
 from handlers.spark.runtime.jars import JarsError
@@ -15,8 +17,41 @@ from handlers.spark.runtime.java import JavaError
 from worker.demo.run import run_demo
 from worker.demo.screen import Screen
 from worker.demo.worker_process import WorkerFailed
-from worker.local.broker import BrokerError
+from worker.local.broker import Broker, BrokerError
 from worker.observing import logs
+
+_LOOK_SECONDS = 0.5
+
+
+def broker(directory: Path | None = None, port: int | None = None) -> None:
+    """Run a real single-node Kafka for development, until Ctrl-C or SIGTERM.
+
+    `directory` keeps the data between runs; default: a temporary folder. `port`: default: any free port."""
+    logs.configure()
+    _interrupt_at_signals()
+    try:
+        with Broker(directory, port) as node:
+            typer.echo(f"Kafka is ready at {node.bootstrap_servers} (data in {node.directory})")
+            typer.echo("Ctrl-C or SIGTERM stops it.")
+            _watch(node)
+    except KeyboardInterrupt:
+        typer.echo("Kafka has stopped.")
+    except (BrokerError, JarsError, JavaError) as fault:
+        typer.echo(f"binlane broker: {fault}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _interrupt_at_signals() -> None:
+    # Both are set explicitly, because a shell's background job starts with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
+def _watch(node: Broker) -> None:
+    """Wait until KeyboardInterrupt at a signal, or raise BrokerError if Kafka ends by itself."""
+    while node.running:
+        time.sleep(_LOOK_SECONDS)
+    raise BrokerError(f"Kafka stopped unexpectedly: {node.telling_log_lines()}")
 
 
 def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
@@ -31,8 +66,7 @@ def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         print(f"binlane demo: {directory} is not an empty folder: name a new one", file=sys.stderr)
         return 2
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    _interrupt_at_signals()
     folder = Path(tempfile.mkdtemp(prefix="binlane-demo-")) if directory is None else directory.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     screen = Screen()

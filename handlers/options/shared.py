@@ -1,15 +1,38 @@
-"""Options of HTTP clients, and of the targets behind them that store rows with versions."""
+"""Options that several targets share: histories, HTTP clients, and rows with versions behind these."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Self
+from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from handlers.options.section import Options
+from handlers.options.section import Options, Section
 from handlers.options.values import not_allowed
+
+
+class HistoryOptions(Section):
+    """Whether a target keeps rows or their versions. A part of a handler's options."""
+
+    mode: Literal["replica", "history"] = "replica"
+    """`replica`: the source's rows. `history`: every version of each row, with its period of validity."""
+    start_column: Annotated[str, Field(min_length=1)] = "__START_AT"
+    """With mode: history, the column with the source time from which a version is valid, in UTC."""
+    end_column: Annotated[str, Field(min_length=1)] = "__END_AT"
+    """With mode: history, the column with the time at which the next version began; NULL: it is the current
+    one."""
+
+    @model_validator(mode="after")
+    def _two_columns(self) -> Self:
+        if self.start_column.lower() == self.end_column.lower():
+            raise ValueError("start_column and end_column need two names")
+        return self
+
+    @property
+    def period(self) -> tuple[str, str] | None:
+        """The columns with the start and the end of versions. None: it keeps replicas."""
+        return (self.start_column, self.end_column) if self.mode == "history" else None
 
 
 class TlsOptions(Options):
