@@ -201,7 +201,7 @@ def test_signals_reach_the_worker_alone_and_spark_ends_with_a_killed_worker(chil
 FROZEN = """
 import json, os, signal, sys, time
 from pathlib import Path
-from handlers.spark import close_times
+from handlers.spark.runtime import start
 from handlers.spark.runtime import driver
 from handlers.spark.runtime import java_process
 from handlers.spark.runtime.session import acquire, release

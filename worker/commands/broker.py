@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from handlers.spark.runtime.jars import JarsError
-from handlers.spark.runtime.java import JavaError
+from handlers.spark.runtime.versions import JavaError
 from worker.local.broker import Broker, BrokerError
 from worker.observing import logs
 

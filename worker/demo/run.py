@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 from worker.demo import verify
 from worker.demo.screen import Result, Screen, TableResult, show_result
 from worker.demo.shop_changes import Played, Shop, now_ms, play

@@ -10,11 +10,10 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import free_name
 from handlers.spark.ddl.conversions import compute, fill, number
-from handlers.spark.ddl.retyping import modify_columns
+from handlers.spark.ddl.rewriting import modify_columns
 from handlers.spark.ddl.target import Target, find
-from handlers.spark.delta.statements import literal, needs_mapping
 from handlers.spark.delta.table_columns import ColumnChange
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import TableRef, literal, needs_mapping, quoted
 
 log = get_logger("handlers.spark")
 

@@ -16,17 +16,15 @@ from handlers.mysql.ddl import ANY_DATABASE, AddColumn, CreateTable, ModifyColum
 from handlers.mysql.ddl.rules import free_name
 from handlers.spark.ddl.columns import add_columns, keep_dropped
 from handlers.spark.ddl.progress import Progress
-from handlers.spark.ddl.replacing import clustering, overwriting
-from handlers.spark.ddl.retyping import check_none_generated, modify_columns
+from handlers.spark.ddl.rewriting import check_none_generated, clustering, modify_columns, overwriting
 from handlers.spark.ddl.target import DELTA_LOG, Target, find
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
-from handlers.spark.delta.statements import MADE, literal, new_table, of_new_table
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.column_types import spark_name
 from handlers.spark.rows.shape import HISTORY
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import MADE, TableRef, literal, new_table, of_new_table, quoted
 
 log = get_logger("handlers.spark")
 

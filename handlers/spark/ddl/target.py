@@ -14,18 +14,16 @@ from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
 from handlers.spark.ddl.step_notes import Place, Step, noted, step_in
 from handlers.spark.ddl.surroundings import Surroundings
-from handlers.spark.delta.commits.commit_files import notes_in_files
+from handlers.spark.delta.commits.commit_notes import notes_in_files
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
-from handlers.spark.delta.evolving import has_property, properties
+from handlers.spark.delta.evolving import has_property, look_in_files, properties
 from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.own_commit import NextVersion
-from handlers.spark.delta.state import look_in_files
-from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.rows.column_types import column_type
 from handlers.spark.rows.shape import HISTORY
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED, TableRef, quoted
 
 DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from handlers.spark.delta.data_files import PHYSICAL_NAME, OnlySpark, arrow_type, physical_name
+from handlers.spark.delta.arrow_rows import PHYSICAL_NAME, OnlySpark, arrow_type, physical_name
 from handlers.spark.delta.log_actions import Metadata
-from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.rows.spark_types import can_widen
+from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED
 
 ID = "delta.columnMapping.id"
 LAST_ID = "delta.columnMapping.maxColumnId"

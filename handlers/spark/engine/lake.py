@@ -12,12 +12,11 @@ from pyspark.errors import PySparkException
 
 from handlers.api import Batch, HandlerContext, StopWorker, TargetUnavailable
 from handlers.logs import get_logger
-from handlers.spark.engine.keeper import Keeper
+from handlers.spark.engine.keeper import Keeper, Views
 from handlers.spark.engine.leftovers import FoundLogs, Search
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
-from handlers.spark.engine.views import Views
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions, SparkSection

@@ -15,7 +15,7 @@ from handlers.logs import get_logger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import PENDING
-from handlers.spark.log.owner import Owner, fits, look_in, owner_of
+from handlers.spark.log.beside import Owner, fits, look_in, owner_of
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.log_heads import end_of
 from handlers.spark.table_ref import TableRef

@@ -9,9 +9,9 @@ from contextlib import suppress
 from handlers.api import Batch, Change
 from handlers.failures import AskAgain
 from handlers.spark.engine.pack_writer import PackWriter, Ticket
-from handlers.spark.log.packs.streams import Found, Streams
 from handlers.spark.log.segment_folder import SegmentFolder
 from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.log.streams import Found, Streams
 
 
 class Packs:

@@ -20,7 +20,7 @@ from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
-from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
+from handlers.spark.log.beside import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import commits_are_safe, files_for, files_without_java
 from handlers.spark.options import SparkOptions, SparkSection

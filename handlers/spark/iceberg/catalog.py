@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from handlers.api import TargetUnavailable
-from handlers.spark.delta.statements import of_new_table
 from handlers.spark.locations import location
 from handlers.spark.options import SparkSection
-from handlers.spark.table_ref import path_safe
+from handlers.spark.table_ref import of_new_table, path_safe
 
 logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it reports each table that it reads with PyArrow
 _AWAY = re.compile(

@@ -146,7 +146,7 @@ class Head:
     is_behind: bool = False
     """Whether the next segment follows a statement that may not be followed yet. See SegmentLog."""
     stream: str | None = None
-    """The stream of packs that may contain the next rows (handlers.spark.log.packs). None without one."""
+    """The stream of packs that may contain the next rows (handlers.spark.log.pack_file). None without one."""
 
 
 class _Footer(msgspec.Struct):

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
-from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
+from handlers.spark.delta.arrow_rows import OnlySpark, dataset_of
+from handlers.spark.delta.commits.commit_notes import LostCommit, held_in_files, notes_in_files, read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
-from handlers.spark.delta.data_files import OnlySpark, dataset_of
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
-from handlers.spark.log.last_seen_table import Held, ToldHeld
+from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.packs.pack_file import Piece
+from handlers.spark.log.pack_file import Piece
 from handlers.spark.log.segment_file import REPLACE, BrokenLog, Head, Segment
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files

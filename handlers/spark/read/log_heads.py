@@ -15,13 +15,12 @@ import pyarrow as pa
 
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.locations import LOGS, PENDING, Locations
-from handlers.spark.log.last_seen_table import ToldHeld
-from handlers.spark.log.owner import Owner, fits, logs_below
-from handlers.spark.log.packs.pack_file import Piece, read_piece, rows_of
-from handlers.spark.log.packs.streams import PackFolder, read_stream
+from handlers.spark.log.beside import Owner, ToldHeld, fits, logs_below
+from handlers.spark.log.pack_file import Piece, read_piece, rows_of
 from handlers.spark.log.segment_file import Head, read_head
 from handlers.spark.log.segment_folder import BEHIND
 from handlers.spark.log.stores.interface import Files, scheme_of
+from handlers.spark.log.streams import PackFolder, read_stream
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.rows.shape import Mode, Shape, shape_of_log

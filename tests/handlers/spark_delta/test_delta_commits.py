@@ -14,8 +14,7 @@ import pytest
 from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.delta.commits import exactly_once as commits
-from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
-from handlers.spark.delta.commits.commit_notes import LostCommit
+from handlers.spark.delta.commits.commit_notes import LostCommit, held_in_files, notes_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict, fenced, is_conflict
 from handlers.spark.delta.commits.held_segments import (
     UnknownSegments,
@@ -23,7 +22,7 @@ from handlers.spark.delta.commits.held_segments import (
     held_by,
     last_note,
 )
-from handlers.spark.log.last_seen_table import Held, ToldHeld
+from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.rows.shape import Mode
 from handlers.spark.runtime.session import SharedSpark

@@ -11,7 +11,7 @@ from spark_lake import MakeLake, change
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.engine.table.failures import SparkFailure
-from handlers.spark.engine.table.merge_limits import FOLDER, MergeSize
+from handlers.spark.engine.table.waiting import FOLDER, MergeSize
 from handlers.spark.log.stores.local import LocalFiles
 
 MIB = 2**20

@@ -13,7 +13,7 @@ from test_spark_statements import row, truncate
 from handlers import Change, Rejected, TargetUnavailable
 from handlers.spark.ddl.target import Target
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure
-from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.log.beside import ToldHeld
 
 AB = {"id": "int", "a": "varchar(20)", "b": "int"}
 

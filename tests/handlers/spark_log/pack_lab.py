@@ -28,7 +28,7 @@ from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.locations import Locations
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by, held_in_snapshot, is_committed
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import BrokenLog, read_head
 from handlers.spark.log.segment_folder import SegmentFolder
 from handlers.spark.log.segments import SegmentLog

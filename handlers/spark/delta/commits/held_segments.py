@@ -8,15 +8,20 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, see
+from handlers.spark.delta.commits.commit_notes import (
+    Restore,
+    brought,
+    check_restores,
+    held_in_files,
+    note_of_version,
+    see,
+)
 from handlers.spark.delta.log_actions import CommitInfo
-from handlers.spark.delta.statements import literal
-from handlers.spark.log.last_seen_table import FOLDER, Held, ToldHeld
+from handlers.spark.log.beside import FOLDER, Held, ToldHeld
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.runtime.java_process import java_class
-from handlers.spark.table_ref import TableRef
+from handlers.spark.table_ref import TableRef, literal
 
 _LOOK_BACK = 100
 """Commits of others (OPTIMIZE, ALTER) that may follow ours."""

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.exactly_once import fenced
-from handlers.spark.delta.modes.bringing import NUMBER, Bringing
+from handlers.spark.delta.modes.bringing import NUMBER, Bringing, save
 from handlers.spark.delta.modes.history import History
 from handlers.spark.delta.modes.keyless import KeylessReplica
 from handlers.spark.delta.modes.replica import Replica
-from handlers.spark.delta.saving import save
 from handlers.spark.options import SparkOptions
 
 

@@ -12,7 +12,7 @@ from handlers.api import Change, Rejected
 from handlers.mysql.ddl import StatementError, TableName, parse
 from handlers.options.templates import place_of
 from handlers.spark.ddl.follow import DDLResult, follow
-from handlers.spark.ddl.replacing import replace_rows
+from handlers.spark.ddl.rewriting import replace_rows
 from handlers.spark.ddl.surroundings import Surroundings
 from handlers.spark.ddl.target import Target
 from handlers.spark.delta.commits.commit_notes import CommitNote

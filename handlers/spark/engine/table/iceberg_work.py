@@ -22,7 +22,6 @@ from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import batches_of
 from handlers.spark.delta.commits.exactly_once import MergeConflict, check_before
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.statements import of_new_table
 from handlers.spark.delta.upkeep import LARGE
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import SeenTable
@@ -31,12 +30,12 @@ from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.iceberg.columns import arrow_schema, lacking, new_partitions, new_schema, unfit
-from handlers.spark.iceberg.commits import TableCommit, held_in
+from handlers.spark.iceberg.commits import TableCommit, expire, held_in
 from handlers.spark.iceberg.merging import bring
-from handlers.spark.iceberg.upkeep import expire
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import HISTORY, Shape
+from handlers.spark.table_ref import of_new_table
 
 _FOLLOWED = "binlane.statement"
 """The table property with the place of the last statement that changed the table."""

@@ -12,10 +12,10 @@ from handlers.spark.engine.pack_writer import Pending, Ticket
 from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.packs.pack_file import Piece, body_of, read_piece, rows_of
-from handlers.spark.log.packs.streams import Found, PackFolder
+from handlers.spark.log.pack_file import Piece, body_of, read_piece, rows_of
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, source_times
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
+from handlers.spark.log.streams import Found, PackFolder
 from handlers.spark.rows.shape import Shape
 
 _FEW_BYTES = 64 * 2**10

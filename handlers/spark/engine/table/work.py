@@ -17,23 +17,29 @@ from handlers.mysql.ddl import TableName
 from handlers.options.templates import place_of
 from handlers.progress import MadeAnew
 from handlers.rows import on_rows
-from handlers.spark.delta.commits.commit_files import held_in_files
-from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict, check_own
 from handlers.spark.delta.commits.held_segments import held_by
-from handlers.spark.delta.evolving import IncompatibleColumn, arrow_schema, evolve, lacking, schema
-from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.saving import check_free
-from handlers.spark.delta.state import TableState, look, look_in_files
+from handlers.spark.delta.evolving import (
+    IncompatibleColumn,
+    TableState,
+    arrow_schema,
+    evolve,
+    lacking,
+    look,
+    look_in_files,
+    schema,
+)
+from handlers.spark.delta.modes.bringing import Bringing, check_free
 from handlers.spark.delta.upkeep import UpkeepTimes, needs_optimize, optimize, vacuum
 from handlers.spark.engine.table.cutting import Cut, cut
 from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
 from handlers.spark.engine.table.judging import Judging
-from handlers.spark.engine.table.merge_limits import DDLLock, MergeSize, ddl_lock_of
+from handlers.spark.engine.table.waiting import DDLLock, MergeSize, ddl_lock_of
 from handlers.spark.engine.table.world import World
-from handlers.spark.log.last_seen_table import Held, ToldHeld
+from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import REPLACE, BrokenLog, Segment, missing, read_head
 from handlers.spark.log.segments import SegmentTaken

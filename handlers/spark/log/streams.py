@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
-from handlers.spark.log.packs.pack_file import Index, Piece, encoded, read_index
+from handlers.spark.log.pack_file import Index, Piece, encoded, read_index
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
 from handlers.spark.log.segment_folder import UsedUp
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files
