@@ -121,7 +121,12 @@ def needs_mapping(names: Iterable[str]) -> bool:
 
 def of_new_table(names: Iterable[str], configured: Mapping[str, object]) -> dict[str, str]:
     """Return the properties of a new table with these columns. `configured`: the handler's option."""
-    found = dict([NAMES_MAPPED]) if needs_mapping(names) else {}
-    for name, value in configured.items():
-        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+    return (dict([NAMES_MAPPED]) if needs_mapping(names) else {}) | as_texts(configured)
+
+
+def as_texts(configured: Mapping[str, object]) -> dict[str, str]:
+    """Return configured properties as Spark, Delta and Iceberg take them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in configured.items()
+    }

@@ -186,7 +186,7 @@ def _read_with_spark(screen: Screen, directory: Path, shop: Shop, name: str = "o
             rows = [row.asDict() for row in frame.collect()]
             differences = _differences(name, shop.tables[name], frame.columns, rows)
             equal = "equal to the source" if not differences else f"{len(differences):,} differences"
-            step.text = f"Spark {spark.version} reads {name}, too: {len(rows):,} rows, {equal}"
+            step.text = f"Spark {spark.session.version} reads {name}, too: {len(rows):,} rows, {equal}"
         finally:
             spark.stop()
     return [f"{name}, in Spark: {each.row}: {each.what}" for each in differences]

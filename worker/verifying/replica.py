@@ -45,7 +45,7 @@ class Replica:
     def key(self) -> tuple[str, ...] | None:
         """Return the replica's key; None: there is no log."""
         head = head_of(self.lake.files, self.found.ref.log_folder)
-        return None if head is None else head.key
+        return None if head is None else head.segment.key
 
     def schema(self) -> StructType | None:
         """Return its columns; None while no row is visible."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_type
 
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
@@ -21,7 +20,7 @@ from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.delta.table_columns import ColumnChange
-from handlers.spark.rows.column_types import column_type
+from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import HISTORY
 from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED, TableRef, quoted
 
@@ -108,9 +107,7 @@ class Target:
     def type_of(self, column: Column) -> str:
         """Return a column's type in Spark's spelling."""
         arrow = self.around.overrides.get(column.name.lower())
-        if arrow is None:
-            arrow = column_type(column.type).arrow
-        return from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString()
+        return spark_name(column_type(column.type).arrow if arrow is None else arrow)
 
     # ---- reading
 

@@ -19,6 +19,7 @@ from handlers.spark.delta.log_actions import DataFile, Snapshot
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError, scheme_of
 from handlers.spark.log.stores.local import LocalFiles, plain_path
+from handlers.spark.rows.column_types import SPARK_NAMES
 from handlers.spark.rows.parquet_files import has_former_dates, has_other_names
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import literal, quoted
@@ -133,20 +134,9 @@ def _digits(decimal: pa.DataType) -> int:
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _PADDED = re.compile(r"(?<!var)char\(")
 """In the metadata of a column with CHAR. Files may have shorter texts, which Spark pads on reading."""
-_TYPES = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "byte": pa.int8(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
+SPELLED = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+"""Spark's types that Delta's log spells otherwise."""
+_TYPES = {SPELLED.get(name, name): arrow for name, arrow in SPARK_NAMES.items()}
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _FORMAT = ds.ParquetFileFormat(
     read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"),

@@ -58,7 +58,7 @@ class Lake:
         needs_spark = section.views or not self.world.without_spark.is_on
         self._needs_spark = self.world.applier is not None and needs_spark and not self._is_iceberg
         if self._needs_spark:
-            self._spark.begin()
+            self._spark.start.begin()
         views = (Views(self.world).keep,) if section.views and not self._is_iceberg else ()
         self._keeper = Keeper(options.upkeep, self._tables.serves, *views)
         found = FoundLogs(self._tables)
@@ -95,7 +95,7 @@ class Lake:
             self._search.thread.start()
         if not self._needs_spark:
             self._begin_merging()
-        self._spark.tell(self._go_on)
+        self._spark.start.tell(self._go_on)
 
     def _go_on(self, error: BaseException | None) -> None:
         """Called when Spark has started, or has failed to."""

@@ -239,7 +239,7 @@ class FoundLogs:
             return False
         last_put = head.segment.written_ms
         if head.stream is not None:  # its worker may put packs only
-            last_put = max(last_put, self._tables.world.packs.streams.newest_ms(head.stream))
+            last_put = max(last_put, self._tables.world.packs.newest_ms(head.stream))
         until = last_put / 1000 + _ABANDONED
         if now < until:
             self._foreign[folder] = min(until, now + _ABANDONED), current

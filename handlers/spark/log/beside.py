@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from handlers.api import Rejected
 from handlers.spark.locations import CATALOG, PENDING
+from handlers.spark.log.pack_file import SHARED, is_stream
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
-from handlers.spark.log.streams import SHARED, is_stream
 
 _NAME = "table.json"
 _DDL = "ddl"

@@ -241,7 +241,7 @@ def _newest(segments: Sequence[Segment], facts: Facts) -> int | None:
 
 def _missing_columns(head: Head, columns: Columns) -> str | None:
     there = {name.lower() for name in columns}
-    lacking = [name for name in head.schema.names if name.lower() not in there and name[:1].isalpha()]
+    lacking = [name for name in head.segment.schema.names if name.lower() not in there and name[:1].isalpha()]
     if not lacking or not head.segment.rows:
         return None
     return f"the table has no column {', '.join(lacking)}, which its log has: the next commit adds it"

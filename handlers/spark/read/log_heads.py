@@ -16,11 +16,11 @@ import pyarrow as pa
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.locations import LOGS, PENDING, Locations
 from handlers.spark.log.beside import Owner, ToldHeld, fits, logs_below
-from handlers.spark.log.pack_file import Piece, read_piece, rows_of
+from handlers.spark.log.pack_file import PackFolder, Piece, read_piece, rows_of
 from handlers.spark.log.segment_file import Head, read_head
 from handlers.spark.log.segment_folder import BEHIND
 from handlers.spark.log.stores.interface import Files, scheme_of
-from handlers.spark.log.streams import PackFolder, read_stream
+from handlers.spark.log.streams import read_stream
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.rows.shape import Mode, Shape, shape_of_log
@@ -93,8 +93,8 @@ def shown_shape(
 
     `is_kept`: the shape is used later, too, when other rows may exist. Raises NothingToSee, and LookupError
     for another prefix."""
-    mode = mode_of(head.schema, prefix)
-    shape = shape_of_log(head.schema, head.key, mode=mode, prefix=prefix)
+    mode = mode_of(head.segment.schema, prefix)
+    shape = shape_of_log(head.segment.schema, head.segment.key, mode=mode, prefix=prefix)
     if head.segment.statement is not None:
         after = shape_of_log(*head.segment.after, mode=mode, prefix=prefix)
         if ToldHeld(files, ref.log_folder).look().followed >= head.segment.number:

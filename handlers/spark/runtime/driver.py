@@ -47,6 +47,8 @@ class Driver:
         self.master = section.master
         self.version: str | None = None
         self.ui_url: str | None = None
+        """The address of Spark's own web pages. None if they are off. With a master on this machine, they
+        listen only on 127.0.0.1."""
         self._lock = threading.Lock()  # guards the next
         self._given_up: str | None = None
         self._process = JavaProcess(loopback=on_loopback(section.master))

@@ -23,7 +23,6 @@ from handlers.logs import get_logger
 from handlers.progress import KnownIds, PassingOver
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.choice import applier_for
-from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
@@ -32,6 +31,7 @@ from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
+from handlers.spark.log.streams import Packs
 from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.rows.shape import Shape
 
@@ -251,4 +251,4 @@ class Worker:
         if self.packs.writer is not None:
             self.packs.writer.remove()
             own = self.packs.writer.stream()
-            self.packs.streams.look_through(10**15, own=own, has_gone_on=self.packs._has_gone_on)
+            self.packs.look_through(10**15, own=own)

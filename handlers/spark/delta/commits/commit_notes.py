@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from handlers.spark.delta.log_actions import Action, CommitInfo, read_action
-from handlers.spark.delta.log_files import Unknown, hinted_version
+from handlers.spark.delta.log_files import Unknown, found_in
 from handlers.spark.log.beside import Held
 from handlers.spark.log.stores.interface import Files
 
@@ -189,28 +189,15 @@ def notes_in_files(files: Files, path: str, most: int, newest: int | None = None
 def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the commits that Delta has not removed yet, with their versions. None without a table."""
     folder = f"{path}/_delta_log"
-    since = [] if newest is not None else _since_checkpoint(files, folder)
-    yield from reversed(since)
-    version = since[0][0] - 1 if since else -1 if newest is None else newest
-    while version >= 0 and (commit := _commit(files, folder, version)) is not None:
+    if newest is None:
+        if not files.exists(folder):
+            return
+        checkpoint, commits = found_in(files, folder)
+        newest = commits[-1] if commits else int(checkpoint[0][:20])
+    for version in range(newest, -1, -1):
+        if (commit := _commit(files, folder, version)) is None:
+            return
         yield version, commit
-        version -= 1
-
-
-def _since_checkpoint(files: Files, folder: str) -> list[tuple[int, bytes]]:
-    """Return the commits since the newest checkpoint, and that checkpoint's own, with their versions."""
-    try:
-        checkpoint = hinted_version(files, folder)
-    except FileNotFoundError:
-        checkpoint = 0
-    since: list[bytes] = []
-    while (commit := _commit(files, folder, checkpoint + len(since))) is not None:
-        since.append(commit)
-        if len(since) > _MOST:
-            raise Unknown
-    if not since and files.exists(folder):
-        raise Unknown
-    return [(checkpoint + at, each) for at, each in enumerate(since)]
 
 
 def _commit(files: Files, folder: str, version: int) -> bytes | None:

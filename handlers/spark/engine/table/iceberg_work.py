@@ -35,7 +35,7 @@ from handlers.spark.iceberg.merging import bring
 from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import HISTORY, Shape
-from handlers.spark.table_ref import of_new_table
+from handlers.spark.table_ref import as_texts
 
 _FOLLOWED = "binlane.statement"
 """The table property with the place of the last statement that changed the table."""
@@ -88,7 +88,7 @@ class IcebergWork(TableWork):
                 schema,
                 location=self._catalog.location_of(self._name),
                 partition_spec=new_partitions(self.options.partition_by, schema),
-                properties={_METADATA: "true"} | of_new_table((), self.options.properties),
+                properties={_METADATA: "true"} | as_texts(self.options.properties),
             )
         return TableCommit(self.ref, table)
 

@@ -16,10 +16,10 @@ from handlers.mysql.ddl import TableName
 from handlers.progress import KnownIds, PassingOver
 from handlers.spark.delta.modes.choice import Applier
 from handlers.spark.delta.without_spark import WithoutSpark
-from handlers.spark.engine.packs import Packs
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.streams import Packs
 from handlers.spark.options import SparkOptions
 from handlers.spark.runtime.session import SharedSpark
 
@@ -57,7 +57,7 @@ class World:
             yield cast(SparkSession, None)
             return
         if getattr(self.own, "is_background", False):
-            self.spark.check_started()
+            self.spark.start.check_done()
         session = getattr(self.own, "session", None)
         self.own.session = self.spark.fresh() if session is None else self.spark.renewed(session)
         yield self.own.session

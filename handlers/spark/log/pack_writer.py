@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from handlers.hanging_calls import Background
 from handlers.logs import get_logger
-from handlers.spark.log.pack_file import Index, Piece, encoded
+from handlers.spark.log.pack_file import Index, PackFolder, Piece, StreamEnded, encoded
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.log.streams import PackFolder, StreamEnded
 
 _MOST_BYTES = 16 * 2**20
 """Size of a pack that is put at once."""
