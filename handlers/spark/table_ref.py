@@ -36,6 +36,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def find(columns: Iterable[str], name: str) -> str | None:
+    """Return the column in the table's spelling, None if absent. MySQL and Spark ignore case in names."""
+    return next((one for one in columns if one.casefold() == name.casefold()), None)
+
+
 def path_safe(name: str) -> str:
     """Return a database's or table's name as one path component. Different names stay different.
 

@@ -11,9 +11,9 @@ from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import free_name
 from handlers.spark.ddl.conversions import compute, fill, number
 from handlers.spark.ddl.rewriting import modify_columns
-from handlers.spark.ddl.target import Target, find
+from handlers.spark.ddl.target import Target
 from handlers.spark.delta.table_columns import ColumnChange
-from handlers.spark.table_ref import TableRef, literal, needs_mapping, quoted
+from handlers.spark.table_ref import TableRef, find, literal, needs_mapping, quoted
 
 log = get_logger("handlers.spark")
 

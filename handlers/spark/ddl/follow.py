@@ -21,9 +21,9 @@ from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.progress import KeptSteps
 from handlers.spark.ddl.rewriting import check_values, modify_columns
-from handlers.spark.ddl.surroundings import Surroundings
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, rename_table, truncate_table
-from handlers.spark.ddl.target import Target, find
+from handlers.spark.ddl.target import Surroundings, Target
+from handlers.spark.table_ref import find
 
 log = get_logger("handlers.spark")
 
@@ -49,13 +49,9 @@ def follow(
     sessions: Callable[[], SparkSession],
     change: Change,
     around: Surroundings,
+    own: ddl.TableName,
     *,
-    database: str,
-    table: str,
-    rules: DDLRules,
     note: str,
-    mode: str,
-    prefix: str = "_",
     key: Key | None = None,
     topics: Sequence[str] = (),
     fence: str = "",
@@ -63,16 +59,16 @@ def follow(
 ) -> DDLResult:
     """Apply a change with op `ddl` or `truncate` to the Delta tables.
 
-    All earlier changes of `database.table`, the table of the change's record, are merged. `sessions`: see
-    Target. The session belongs to the caller: its confs are set and restored. `mode`: `replica` or `history`.
-    `key`: the table's key columns, if known. `topics`: the topic's name in records of finished steps, if not
-    its own, then names that an earlier attempt may have used. `fence`, `look_again`: see Target. Skips what
-    `rules` switch off or an earlier attempt did.
+    All earlier changes of `own`, the table of the change's record, are merged. `sessions`: see Target. The
+    session belongs to the caller: its confs are set and restored. `key`: the table's key columns, if known.
+    `topics`: the topic's name in records of finished steps, if not its own, then names that an earlier
+    attempt may have used. `fence`, `look_again`: see Target. Skips what the handler's rules switch off or an
+    earlier attempt did.
 
     Raises Rejected, before any change, for a statement that cannot be parsed or whose new type does not fit
     the values. Also raises Rejected if a table's folder contains other files, and what Spark and the store
     raise. May be called again after any error."""
-    own = ddl.TableName(database, table)
+    rules = around.options.ddl
     statement = operations_of(change, own)
     topics = topics or (change.topic,)
     places = [(topic, change.partition, change.offset, change.index) for topic in topics]
@@ -80,16 +76,13 @@ def follow(
     target = Target(
         sessions=sessions,
         around=around,
-        mode=mode,
-        prefix=prefix,
-        at=places[0],
+        places=places,
         time_ms=change.source_time_ms,
         note=note,
         most_commits=20 + 3 * len(statement),
-        also_at=places[1:],
         fence=fence,
         look_again=look_again,
-        keeps_dropped=mode == "history" or not rules.drop_columns,
+        keeps_dropped=around.options.mode == "history" or not rules.drop_columns,
         kept=kept.look(),
     )
     work = _Work(target, {} if key is None else {own: key})
@@ -100,7 +93,7 @@ def follow(
         kept.keep(target.committed)
         raise
     if target.done:
-        log.info("ddl_followed", table=f"{database}.{table}", sql=shown(change.sql), statements=target.done)
+        log.info("ddl_followed", table=".".join(own), sql=shown(change.sql), statements=target.done)
     return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
 
 

@@ -14,13 +14,13 @@ from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import ModifyColumn, TableName
 from handlers.spark.ddl.conversions import converted, kind_of
-from handlers.spark.ddl.target import Target, find
+from handlers.spark.ddl.target import Target
 from handlers.spark.delta.evolving import look
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.rows.column_types import may_change_alone
 from handlers.spark.rows.spark_types import can_widen
-from handlers.spark.table_ref import WITHOUT_STATISTICS, TableRef, quoted
+from handlers.spark.table_ref import WITHOUT_STATISTICS, TableRef, find, quoted
 
 
 def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:

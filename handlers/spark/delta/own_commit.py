@@ -6,6 +6,7 @@ By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#a
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -245,3 +246,13 @@ def new_table(
     mapped = ("columnMapping",) if is_mapped(properties) else ()
     first = Metadata("", id=str(uuid.uuid4()), created_time=int(time.time() * 1000))
     return made.applied(first), with_features(NEW, mapped)
+
+
+_OPERATION = re.compile(r"^(DELETE|UPDATE)|\b(SET TBLPROPERTIES|(?:ADD|DROP) COLUMNS|RENAME COLUMN)\b")
+
+
+def operation_of(sql: str) -> str:
+    """Return Delta's name of a statement."""
+    named = re.sub("`(?:[^`]|``)*`", "", sql)
+    found = _OPERATION.search(named)
+    return found[0] if found else f"CHANGE COLUMN{'S' if named.count(' TYPE ') > 1 else ''}"

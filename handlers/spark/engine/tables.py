@@ -12,7 +12,6 @@ from handlers.api import HandlerContext
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.progress import KnownIds, PassingOver
-from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
@@ -75,7 +74,6 @@ class Tables:
             locations=locations,
             files=files,
             packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
-            applier=applier_for(options),
             without_spark=WithoutSpark(
                 options,
                 files,
@@ -134,7 +132,7 @@ class Tables:
 
             kind = iceberg_work.IcebergWork
         work = kind(database, table, self.world)
-        log = SegmentLog(self.world.files, work.ref.log_folder, is_table=self.world.applier is None)
+        log = SegmentLog(self.world.files, work.ref.log_folder, is_table=not self.world.merges)
         sink = TableSink(
             database,
             table,

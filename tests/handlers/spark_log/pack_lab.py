@@ -22,7 +22,6 @@ from handlers.failures import AskAgain
 from handlers.logs import get_logger
 from handlers.progress import KnownIds, PassingOver
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
@@ -195,7 +194,6 @@ class Worker:
             locations=locations,
             files=files,
             packs=self.packs,
-            applier=applier_for(options),
             without_spark=nobody,
             iceberg=None,
             overrides={},

@@ -18,7 +18,6 @@ from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import Reach
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.follow import DDLResult, Key
-from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import batches_of
 from handlers.spark.delta.commits.exactly_once import MergeConflict, check_before
 from handlers.spark.delta.modes.bringing import Bringing
@@ -35,7 +34,7 @@ from handlers.spark.iceberg.merging import bring
 from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import HISTORY, Shape
-from handlers.spark.table_ref import as_texts
+from handlers.spark.table_ref import as_texts, find
 
 _FOLLOWED = "binlane.statement"
 """The table property with the place of the last statement that changed the table."""

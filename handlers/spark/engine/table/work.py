@@ -30,6 +30,7 @@ from handlers.spark.delta.evolving import (
     look_in_files,
     schema,
 )
+from handlers.spark.delta.modes import merge_by_spark
 from handlers.spark.delta.modes.bringing import Bringing, check_free
 from handlers.spark.delta.upkeep import UpkeepTimes, needs_optimize, optimize, vacuum
 from handlers.spark.engine.table.cutting import Cut, cut
@@ -63,6 +64,7 @@ class TableWork:
         self.options = world.options
         self.known_ids = world.known_ids
         self.packs = world.packs
+        self.merges = world.merges
         self.ddl_lock: DDLLock = ddl_lock_of(world.locations.logs)
         self.told_held = ToldHeld(world.files, self.ref.log_folder)
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
@@ -72,11 +74,6 @@ class TableWork:
         self._declared: Declared | None = None  # as last seen by any thread
         self.replaced = 0
         """Bytes of the files that the last commit replaced, 0 if Spark made it."""
-
-    @property
-    def merges(self) -> bool:
-        """Whether segments are merged into a table. Otherwise they are the table."""
-        return self._world.applier is not None
 
     def declared(self) -> Declared:
         """What the table declares, as last seen. Raises what Spark and the store raise."""
@@ -193,15 +190,13 @@ class TableWork:
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
         """Merge the segments in one commit. `after`: the last segment that the table is known to contain.
         Raises what `fenced` and Spark raise."""
-        applier = self._world.applier
-        assert applier is not None  # see `merges`
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
         made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
         self.replaced = 0 if made is None else made.size
         if made is not None:
             return
         with self._world.session() as session, self._world.spark.slots.merging(segments[0].written_ms / 1000):
-            self._counted(lambda: applier.apply(session, what))
+            self._counted(lambda: merge_by_spark(session, what, self.options))
 
     def _counted(self, commit: Callable[[], _T], *, may_decline: bool = False) -> _T:
         """Run a commit and count it as a merge, unless it declines: it returns None then."""

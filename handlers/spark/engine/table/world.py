@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from handlers.api import HandlerContext
 from handlers.mysql.ddl import TableName
 from handlers.progress import KnownIds, PassingOver
-from handlers.spark.delta.modes.choice import Applier
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
@@ -34,8 +33,6 @@ class World:
     locations: Locations
     files: Files
     packs: Packs
-    applier: Applier | None
-    """None if segments are the table itself."""
     without_spark: WithoutSpark
     """Makes commits without Spark."""
     iceberg: IcebergCatalog | None
@@ -49,6 +46,11 @@ class World:
     """The Spark session of each thread that writes."""
     passing_over: PassingOver
     known_ids: KnownIds
+
+    @property
+    def merges(self) -> bool:
+        """Whether segments are merged into a table. Otherwise they are the table."""
+        return self.options.format != "parquet"
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
