@@ -63,7 +63,7 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
     nothing, so its note is looked for afterwards.
 
     `after`: the last segment that the table is known to contain. Raises MergeConflict if the table contains
-    the first one already, or another writer was faster, LostCommit if it contains less than it did,
+    the first one already, or another writer was faster. Raises LostCommit if it contains less than it did, and
     BrokenLog if that is unknown."""
     earlier = _committed.copy()  # before the look: other threads of this process may commit after it
     held, version, whose = _look(session, ref)
