@@ -51,7 +51,7 @@ from benchmarks.spark import start as spark_start
 from benchmarks.spark import statements as spark_statements
 from benchmarks.spark import views as spark_views
 from handlers.spark.runtime.jars import JarsError
-from handlers.spark.runtime.java import JavaError
+from handlers.spark.runtime.versions import JavaError
 from worker.local.broker import Broker, BrokerError
 
 _BENCHMARKS: dict[str, Callable[[Context], Report]] = {

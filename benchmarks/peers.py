@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarks.processes import BenchmarkError, child
 from handlers.spark.runtime.jars import cache_folder, resolve
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 
 __all__ = [
     "DECATON",

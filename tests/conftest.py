@@ -29,7 +29,7 @@ from servers.spark_cluster import ConnectNode, SparkCluster
 from spark_sessions import SparkKeeper
 
 from handlers.spark.runtime.jars import JarsError
-from handlers.spark.runtime.java import JavaError
+from handlers.spark.runtime.versions import JavaError
 from worker.local.broker import Broker, BrokerError
 from worker.running.process import LastResort
 

@@ -17,8 +17,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from handlers.spark.read.in_duckdb import read, read_at
-from handlers.spark.read.moment import Source
+from handlers.spark.read.in_duckdb import Source, read, read_at
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["check_read", "column_types", "read_delta", "table_at"]

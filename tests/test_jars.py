@@ -15,8 +15,7 @@ import pytest
 
 from handlers.spark.runtime import jars
 from handlers.spark.runtime.jars import JarsError, kafka_jars, resolve
-from handlers.spark.runtime.java import JavaError, find_java
-from handlers.spark.runtime.versions import coordinate
+from handlers.spark.runtime.versions import JavaError, coordinate, find_java
 
 NOWHERE = "org.example.binlane:there-is-no-such-library:1.0"
 RESOLVE = (

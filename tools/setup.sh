@@ -176,7 +176,7 @@ install_python() {
 # --- Java -------------------------------------------------------------------------------------------------
 
 java_is_there() {
-    .venv/bin/python -c 'from handlers.spark.runtime.java import find_java; find_java()' 2>/dev/null
+    .venv/bin/python -c 'from handlers.spark.runtime.versions import find_java; find_java()' 2>/dev/null
 }
 
 # Where there is none at all, it comes beside the packages. Whether one that is there serves, only these can tell.
@@ -196,7 +196,7 @@ install_java() {
     apt_install_java || true
     .venv/bin/python -c '
 import sys
-from handlers.spark.runtime.java import JavaError, find_java
+from handlers.spark.runtime.versions import JavaError, find_java
 try:
     find_java()
 except JavaError as fault:

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.processes import child
 from handlers.spark.runtime.jars import delta_jars, spark_jars_folder
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 from worker.local.broker_settings import free_port
 
 _HOST = "127.0.0.1"

@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from handlers.spark.runtime.jars import delta_jars
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _OTHER_NAMES = {"datetime": "timestamp_ntz", "text": "string"}  # Spark's names of MySQL's types

@@ -124,7 +124,7 @@ def _main(folder: Path, heap: str) -> None:
 
     from handlers.spark.options import SparkSection  # noqa: PLC0415
     from handlers.spark.runtime.conf import spark_conf  # noqa: PLC0415
-    from handlers.spark.runtime.java import find_java  # noqa: PLC0415
+    from handlers.spark.runtime.versions import find_java  # noqa: PLC0415
 
     os.environ["JAVA_HOME"] = str(find_java().home)
     section = SparkSection.model_validate(

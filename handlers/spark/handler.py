@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext
-from handlers.spark.close_times import CLOSE_SECONDS
 from handlers.spark.options import SparkOptions
+from handlers.spark.runtime.start import CLOSE_SECONDS
 
 if TYPE_CHECKING:
     from handlers.spark.engine.lake import Lake

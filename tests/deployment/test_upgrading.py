@@ -12,10 +12,10 @@ from delta_reading import table_at
 from memory_store import loaded
 
 from handlers.mysql.ddl import TableName
-from handlers.spark.ddl.surroundings import Surroundings
 from handlers.spark.ddl.tables import drop_table
-from handlers.spark.ddl.target import Target
+from handlers.spark.ddl.target import Surroundings, Target
 from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
 from handlers.sql import SqlHandler
 from handlers.testing import make_batch, opened
@@ -132,7 +132,7 @@ def test_a_step_of_a_statement_that_was_done_beside_spark_s_tables_is_not_done_a
     def ref_of(name: TableName) -> TableRef:
         return table_at(f"{name.database}/{name.table}")
 
-    around = Surroundings(ref_of=ref_of, files=LocalFiles(), root="_binlane")
-    target = Target(None, around, "replica", "_", ("cdc@A", 0, 5, 0), 0, "{}")  # type: ignore[arg-type]
+    around = Surroundings(SparkOptions(mode="replica"), ref_of, LocalFiles(), "_binlane")
+    target = Target(None, around, [("cdc@A", 0, 5, 0)], 0, "{}")  # type: ignore[arg-type]
     drop_table(target, TableName("shop", "orders"), "0")
     assert log.exists()

@@ -8,9 +8,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from handlers.spark.delta.commits.held_segments import exists, held_by
-from handlers.spark.delta.evolving import schema
-from handlers.spark.delta.state import look
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.delta.evolving import look, schema
+from handlers.spark.log.beside import Held
 from handlers.spark.read.current import columns_of
 from handlers.spark.table_ref import TableRef
 

@@ -201,7 +201,7 @@ def test_signals_reach_the_worker_alone_and_spark_ends_with_a_killed_worker(chil
 FROZEN = """
 import json, os, signal, sys, time
 from pathlib import Path
-from handlers.spark import close_times
+from handlers.spark.runtime import start
 from handlers.spark.runtime import driver
 from handlers.spark.runtime import java_process
 from handlers.spark.runtime.session import acquire, release
@@ -212,10 +212,10 @@ for module in (driver, java_process):
         setattr(module, name, 1.0)
 spark = acquire(SparkSection.model_validate(json.loads(sys.argv[2])), Path(sys.argv[1]), "test", print)
 pid = spark._place._process.pid
-print("up", spark.up, flush=True)
+print("up", spark.status()["up"], flush=True)
 driver._SILENT_SECONDS = 4.0
 os.kill(pid, signal.SIGSTOP)
-while spark.up:
+while spark.status()["up"]:
     time.sleep(0.1)
 release()
 try:

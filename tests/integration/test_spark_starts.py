@@ -18,7 +18,7 @@ from integration.spark_shop import PATIENCE
 from integration.stage import Stage
 from spark_sessions import LIGHT
 
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 
 JAVA = """#!/bin/sh
 # Spark's Java waits for the file `go`, fails where that says so, and ends with the worker.

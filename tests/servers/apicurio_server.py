@@ -10,7 +10,7 @@ import httpx
 from servers.server_process import HOST, ProgramMissing, ServerProcess
 
 from handlers.spark.runtime.jars import cache_folder
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 
 __all__ = ["ApicurioServer"]
 

@@ -15,7 +15,7 @@ import plain_http
 from servers.server_process import HOST, ServerProcess
 
 from handlers.spark.runtime import jars
-from handlers.spark.runtime.java import JavaError, find_java
+from handlers.spark.runtime.versions import JavaError, find_java
 from worker.local.broker_settings import free_port
 
 __all__ = ["OPENSEARCH", "SearchNode", "opensearch_jars"]

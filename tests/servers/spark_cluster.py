@@ -23,7 +23,7 @@ from spark_sessions import INTERPRETED, QUICK_JAVA
 
 from handlers.spark.runtime.class_archive import OPTIONS, with_archive
 from handlers.spark.runtime.jars import delta_jars, spark_jars_folder
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 from worker.local import broker_guard
 from worker.local.broker_settings import HOST, free_port
 

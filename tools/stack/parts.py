@@ -14,7 +14,7 @@ from servers.mariadb_server import MariaDBServer
 from servers.prometheus_server import PrometheusNode
 from servers.server_process import HOST, PASSWORD, USER, ServerProcess
 
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 from stack.jars import connect_jars, debezium_plugin
 from worker.local.broker_settings import free_port, is_free
 

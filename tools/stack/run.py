@@ -14,7 +14,7 @@ from pathlib import Path
 from servers.server_process import ServerError, ServerProcess
 
 from handlers.spark.runtime.jars import KAFKA_VERSION, JarsError, delta_jars, kafka_jars
-from handlers.spark.runtime.java import JavaError
+from handlers.spark.runtime.versions import JavaError
 from stack.jars import DEBEZIUM_VERSION, connect_jars, debezium_plugin
 from stack.parts import ROOT, Connect, Source, Traffic, near, prometheus
 from worker.demo.screen import Screen

@@ -13,7 +13,7 @@ import typer
 from confluent_kafka import KafkaException
 
 from handlers.spark.runtime.jars import JarsError
-from handlers.spark.runtime.java import JavaError
+from handlers.spark.runtime.versions import JavaError
 from worker.demo.run import run_demo
 from worker.demo.screen import Screen
 from worker.demo.worker_process import WorkerFailed

@@ -22,8 +22,7 @@ from rich.table import Table
 from rich.text import Text
 from sqlglot import expressions
 
-from handlers.spark.read.in_duckdb import connected, named, values_of
-from handlers.spark.read.moment import Moment, moment_of
+from handlers.spark.read.in_duckdb import Moment, connected, moment_of, named, values_of
 from handlers.values.change_json import json_text, json_value
 from worker.commands.output import WIDEST, Output, begin, wide_console
 from worker.configuration import Configuration

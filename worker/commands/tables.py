@@ -16,8 +16,8 @@ from rich.text import Text
 
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.read.facts import Facts, facts_of, known_columns
+from handlers.spark.read.in_duckdb import Moment
 from handlers.spark.read.log_heads import Found, Shared, head_of, shown_shape
-from handlers.spark.read.moment import Moment
 from handlers.spark.read.view import NothingToSee, view_sql
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 from worker.demo import verify
 from worker.demo.screen import Result, Screen, TableResult, show_result
 from worker.demo.shop_changes import Played, Shop, now_ms, play
@@ -184,7 +184,7 @@ def _read_with_spark(screen: Screen, directory: Path, shop: Shop, name: str = "o
             rows = [row.asDict() for row in frame.collect()]
             differences = _differences(name, shop.tables[name], frame.columns, rows)
             equal = "equal to the source" if not differences else f"{len(differences):,} differences"
-            step.text = f"Spark {spark.version} reads {name}, too: {len(rows):,} rows, {equal}"
+            step.text = f"Spark {spark.session.version} reads {name}, too: {len(rows):,} rows, {equal}"
         finally:
             spark.stop()
     return [f"{name}, in Spark: {each.row}: {each.what}" for each in differences]

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from handlers.spark.runtime.jars import kafka_jars
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 from worker.local import broker_guard
 from worker.local.broker_settings import (
     BOOTSTRAP,

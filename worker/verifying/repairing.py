@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, MapType, StringType, StructType, Vari
 from sqlalchemy.dialects import postgresql
 
 from handlers.spark.delta.commits.exactly_once import is_conflict
-from handlers.spark.delta.state import look
+from handlers.spark.delta.evolving import look
 from handlers.spark.log.store_choice import AnySpark, UnsafeForSeveral, check_store
 from handlers.spark.read.current import version_of
 from handlers.spark.runtime.errors import SPARK_ERRORS

@@ -13,13 +13,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
 
+from handlers.spark.delta.arrow_rows import OnlySpark
 from handlers.spark.delta.commits.exactly_once import STRICT
-from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.read.current import columns_of, newest_frame
-from handlers.spark.read.in_duckdb import named, opened, values_of
+from handlers.spark.read.in_duckdb import Source, named, opened, values_of
 from handlers.spark.read.log_heads import Found, head_of
-from handlers.spark.read.moment import Source
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import quoted
 from worker.verifying.source import Row
@@ -46,7 +45,7 @@ class Replica:
     def key(self) -> tuple[str, ...] | None:
         """Return the replica's key; None: there is no log."""
         head = head_of(self.lake.files, self.found.ref.log_folder)
-        return None if head is None else head.key
+        return None if head is None else head.segment.key
 
     def schema(self) -> StructType | None:
         """Return its columns; None while no row is visible."""

@@ -12,7 +12,7 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import files_without_java
 from handlers.spark.log.stores.interface import scheme_of
 from handlers.spark.options import SparkOptions, SparkSection
-from handlers.spark.read.moment import Source
+from handlers.spark.read.in_duckdb import Source
 from handlers.spark.runtime.conf import plain_paths_are_local
 from worker.configuration import Configuration
 

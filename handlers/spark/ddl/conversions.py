@@ -14,11 +14,10 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import Column
 from handlers.mysql.ddl.values import default_value, formula_of
 from handlers.mysql.types import INTEGERS, MySQLType, read_type
-from handlers.spark.ddl.target import Target, find
-from handlers.spark.delta.statements import literal
+from handlers.spark.ddl.target import Target
 from handlers.spark.rows.column_types import column_type
 from handlers.spark.rows.spark_types import DECIMAL
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import TableRef, find, literal, quoted
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KINDS = {

@@ -20,10 +20,10 @@ from handlers.mysql.ddl.rules import DDLRules, Reach
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.progress import KeptSteps
-from handlers.spark.ddl.retyping import check_values, modify_columns
-from handlers.spark.ddl.surroundings import Surroundings
+from handlers.spark.ddl.rewriting import check_values, modify_columns
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, rename_table, truncate_table
-from handlers.spark.ddl.target import Target, find
+from handlers.spark.ddl.target import Surroundings, Target
+from handlers.spark.table_ref import find
 
 log = get_logger("handlers.spark")
 
@@ -37,8 +37,6 @@ class DDLResult:
     touched: tuple[ddl.TableName, ...]
     """The source tables that the statement concerns, under their old and new names. Forget what was known of
     their Delta tables."""
-    moved: tuple[tuple[ddl.TableName, ddl.TableName], ...]
-    """(old, new) names of renamed tables, in order."""
     done: tuple[str, ...]
     """The statements and other actions executed in this attempt."""
     key: Key | None
@@ -49,13 +47,9 @@ def follow(
     sessions: Callable[[], SparkSession],
     change: Change,
     around: Surroundings,
+    own: ddl.TableName,
     *,
-    database: str,
-    table: str,
-    rules: DDLRules,
     note: str,
-    mode: str,
-    prefix: str = "_",
     key: Key | None = None,
     topics: Sequence[str] = (),
     fence: str = "",
@@ -63,16 +57,16 @@ def follow(
 ) -> DDLResult:
     """Apply a change with op `ddl` or `truncate` to the Delta tables.
 
-    All earlier changes of `database.table`, the table of the change's record, are merged. `sessions`: see
-    Target. The session belongs to the caller: its confs are set and restored. `mode`: `replica` or `history`.
-    `key`: the table's key columns, if known. `topics`: the topic's name in records of finished steps, if not
-    its own, then names that an earlier attempt may have used. `fence`, `look_again`: see Target. Skips what
-    `rules` switch off or an earlier attempt did.
+    All earlier changes of `own`, the table of the change's record, are merged. `sessions`: see Target. The
+    session belongs to the caller: its confs are set and restored. `key`: the table's key columns, if known.
+    `topics`: the topic's name in records of finished steps, if not its own, then names that an earlier
+    attempt may have used. `fence`, `look_again`: see Target. Skips what the handler's rules switch off or an
+    earlier attempt did.
 
     Raises Rejected, before any change, for a statement that cannot be parsed or whose new type does not fit
     the values. Also raises Rejected if a table's folder contains other files, and what Spark and the store
     raise. May be called again after any error."""
-    own = ddl.TableName(database, table)
+    rules = around.options.ddl
     statement = operations_of(change, own)
     topics = topics or (change.topic,)
     places = [(topic, change.partition, change.offset, change.index) for topic in topics]
@@ -80,16 +74,13 @@ def follow(
     target = Target(
         sessions=sessions,
         around=around,
-        mode=mode,
-        prefix=prefix,
-        at=places[0],
+        places=places,
         time_ms=change.source_time_ms,
         note=note,
         most_commits=20 + 3 * len(statement),
-        also_at=places[1:],
         fence=fence,
         look_again=look_again,
-        keeps_dropped=mode == "history" or not rules.drop_columns,
+        keeps_dropped=around.options.mode == "history" or not rules.drop_columns,
         kept=kept.look(),
     )
     work = _Work(target, {} if key is None else {own: key})
@@ -100,8 +91,8 @@ def follow(
         kept.keep(target.committed)
         raise
     if target.done:
-        log.info("ddl_followed", table=f"{database}.{table}", sql=shown(change.sql), statements=target.done)
-    return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
+        log.info("ddl_followed", table=".".join(own), sql=shown(change.sql), statements=target.done)
+    return DDLResult(tuple(work.touched), tuple(target.done), work.keys.get(own))
 
 
 def _follow(
@@ -166,7 +157,6 @@ class _Work:
     target: Target
     keys: dict[ddl.TableName, Key]
     touched: dict[ddl.TableName, None] = field(default_factory=dict)
-    moved: list[tuple[ddl.TableName, ddl.TableName]] = field(default_factory=list)
 
     def follow(self, step: str, operations: list[ddl.Operation]) -> None:
         """Apply the operations of one group."""
@@ -177,7 +167,10 @@ class _Work:
             case ddl.RenameTable(to=to):
                 self.touched[to] = None
                 if rename_table(target, name, to, step):
-                    self._moved(name, to)
+                    key = self.keys.pop(name, None)
+                    self.keys.pop(to, None)
+                    if key is not None:
+                        self.keys[to] = key
             case ddl.CreateTable():
                 if create_table(target, name, first, step) and first.columns:
                     self.keys[name] = first.key
@@ -214,10 +207,3 @@ class _Work:
             case ddl.AddColumn():
                 added = [one for one in operations if isinstance(one, ddl.AddColumn)]
                 add_columns(target, name, added, step, key=key)
-
-    def _moved(self, old: ddl.TableName, new: ddl.TableName) -> None:
-        self.moved.append((old, new))
-        key = self.keys.pop(old, None)
-        self.keys.pop(new, None)
-        if key is not None:
-            self.keys[new] = key

@@ -1,10 +1,12 @@
-"""Records begun and finished steps of statements that a Delta table cannot record, or cannot record any more,
-in files beside the tables."""
+"""Records begun and finished steps of statements.
+
+They are in the user metadata of their commits. Files beside the tables have what a Delta table cannot record,
+or cannot record any more."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -12,8 +14,7 @@ import msgspec
 from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
-from handlers.spark.ddl.step_notes import Place
-from handlers.spark.ddl.target import Target
+from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.table_ref import path_safe
@@ -24,6 +25,39 @@ Steps = Mapping[str, Sequence[str]]
 """Step -> the columns recorded with it."""
 
 _log = get_logger("handlers.spark")
+
+
+Place = tuple[str, int, int, int]
+"""(topic, partition, offset, index) of the statement."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A finished step."""
+
+    at: Place
+    step: str
+    columns: tuple[str, ...] = ()
+    """Those that the step is about."""
+
+
+msgspec.json.Decoder(Step)  # `step_in` in two threads at once would crash while it is not prepared
+
+
+def noted(note: str, step: Step) -> str:
+    """Return a commit's user metadata, `note`, with the step."""
+    metadata = msgspec.json.decode(note)
+    metadata.setdefault("binlane", {})["ddl"] = msgspec.to_builtins(step)
+    return msgspec.json.encode(metadata).decode()
+
+
+def step_in(metadata: str | None, at: Collection[Place]) -> Step | None:
+    """Return the step of a note. None for another writer's commit, or one of rows."""
+    told = (read_note(metadata) or {}).get("ddl")
+    try:
+        step = None if told is None else msgspec.convert(told, Step)
+    except msgspec.ValidationError:
+        return None
+    return step if step is not None and step.at in at else None
 
 
 class _Written(msgspec.Struct):
@@ -38,13 +72,14 @@ class Progress:
     `<root>/ddl/<topic>/<id>-<partition>-<offset>-<index>/<database>/<table>/`. For a topic without an id, the
     path is `ddl/<topic>-<partition>...`. They are kept, because a statement may be repeated much later."""
 
-    def __init__(self, target: Target, table: TableName, step: str, what: str) -> None:
-        """`what`: the step's effect. A file of an earlier release, without a table in its path, counts if its
-        text is the same."""
-        root = f"{target.around.root}/ddl"
-        self._files = target.around.files
+    def __init__(
+        self, files: Files, root: str, places: Sequence[Place], table: TableName, *, step: str, what: str
+    ) -> None:
+        """`places`: see KeptSteps. `what`: the step's effect. A file of an earlier release, without a table
+        in its path, counts if its text is the same."""
+        root = f"{root}/ddl"
+        self._files = files
         self._what = what
-        places = (target.at, *target.also_at)
         self._path, *self._others = [f"{folder_of(root, place, table)}/{step}" for place in places]
         for topic, *numbers in places:
             name = f"{path_safe(topic)}-{'-'.join(map(str, numbers))}"

@@ -15,18 +15,15 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import ANY_DATABASE, AddColumn, CreateTable, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import free_name
 from handlers.spark.ddl.columns import add_columns, keep_dropped
-from handlers.spark.ddl.progress import Progress
-from handlers.spark.ddl.replacing import clustering, overwriting
-from handlers.spark.ddl.retyping import check_none_generated, modify_columns
-from handlers.spark.ddl.target import DELTA_LOG, Target, find
+from handlers.spark.ddl.rewriting import check_none_generated, clustering, modify_columns, overwriting
+from handlers.spark.ddl.target import DELTA_LOG, Target
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
-from handlers.spark.delta.statements import MADE, literal, new_table, of_new_table
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.column_types import spark_name
 from handlers.spark.rows.shape import HISTORY
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import MADE, TableRef, find, literal, new_table, of_new_table, quoted
 
 log = get_logger("handlers.spark")
 
@@ -64,9 +61,9 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
     else:
         make_schema(target, ref)
     listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
-    properties = of_new_table(columns, around.properties) | MADE
-    layout = around.partition_by, properties
-    sql = f"CREATE {new_table(ref, columns, listed, *layout, cluster_by=around.cluster_by)}"
+    properties = of_new_table(columns, around.options.properties) | MADE
+    layout = around.options.partition_by, properties
+    sql = f"CREATE {new_table(ref, columns, listed, *layout, cluster_by=around.options.cluster_by)}"
     target.make(ref, step, sql, columns, properties)
 
 
@@ -115,7 +112,7 @@ def _adapt(target: Target, table: TableName, operation: CreateTable, step: str) 
 def may_drop(target: Target, table: TableName, step: str) -> bool:
     """Whether binlane created the table. A history is never dropped: its versions end."""
     ref = target.ref(table)
-    if target.is_history or (ref.path is not None and Progress(target, table, step, f"drop {ref}").has_begun):
+    if target.is_history or (ref.path is not None and target.progress(table, step, f"drop {ref}").has_begun):
         return True
     return not target.exists(ref) or MADE.items() <= target.properties(ref).items()
 
@@ -134,7 +131,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
             target.done.append(f"DROP TABLE {ref.sql}")
         return
     # Without the mark, a folder that is no table belongs to somebody else.
-    progress = Progress(target, table, step, f"drop {ref}")
+    progress = target.progress(table, step, f"drop {ref}")
     if progress.is_done or not (progress.has_begun or target.exists(ref)):
         return
     target.around.settle(table)
@@ -183,7 +180,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
     if table.database == ANY_DATABASE or old == new:
         return False  # no known database has such a table
     what = f"{'.'.join(table)} to {'.'.join(to)}"
-    progress = Progress(target, table, step, what)
+    progress = target.progress(table, step, what)
     if progress.is_done:
         return True
     if not progress.has_begun:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_type
 
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
-from handlers.spark.ddl.step_notes import Place, Step, noted, step_in
-from handlers.spark.ddl.surroundings import Surroundings
-from handlers.spark.delta.commits.commit_files import notes_in_files
+from handlers.spark.ddl.progress import Place, Progress, Step, noted, step_in
+from handlers.spark.delta.commits.commit_notes import notes_in_files
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
-from handlers.spark.delta.evolving import has_property, properties
+from handlers.spark.delta.evolving import has_property, look_in_files, properties
 from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
-from handlers.spark.delta.own_commit import NextVersion
-from handlers.spark.delta.state import look_in_files
-from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
+from handlers.spark.delta.own_commit import NextVersion, operation_of
 from handlers.spark.delta.table_columns import ColumnChange
-from handlers.spark.rows.column_types import column_type
+from handlers.spark.log.stores.interface import Files
+from handlers.spark.options import SparkOptions
+from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import HISTORY
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -33,6 +31,35 @@ _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Things that a statement may need besides its own table."""
+
+    options: SparkOptions
+    """The handler's."""
+    ref_of: Callable[[TableName], TableRef]
+    files: Files
+    root: str
+    """The worker's own folder or URI, for records of finished renames."""
+    settle: Callable[[TableName], None] = lambda _: None
+    """Merge all waiting changes of a source table, and leave one segment without rows in its log. Called for
+    every table before it is moved or dropped. Otherwise, the next start would merge the rest of the log into
+    whichever table has that name then."""
+    leaving: Callable[[TableName], None] = lambda _: None
+    """Called after `settle` for a source table whose Delta table is about to be dropped or renamed. Also
+    called for one whose name another table is about to get. Its log's rows are in the table that leaves."""
+    databases_of: Callable[[str], Iterable[str]] = lambda _: ()
+    """The databases that contain a known source table of this name."""
+    handles: Callable[[str], bool] = lambda _: True
+    """Whether the handler receives the records of a source table ("database.table")."""
+    overrides: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Lower-case column -> its type, whatever the source's type is."""
+    next_version: Callable[[TableRef], NextVersion | None] = lambda _: None
+    """Returns a table's next version, to be committed without Spark. None if Spark must make it."""
+    create: Callable[[TableRef, Mapping[str, str], Mapping[str, str], str], bool] = lambda *_: False
+    """Creates a table with these columns, properties and user metadata. Returns False if Spark must do it."""
+
+
 @dataclass(slots=True)
 class Target:
     """One statement's view of the tables. Nothing about columns is cached: DDL has just changed them."""
@@ -40,17 +67,14 @@ class Target:
     sessions: Callable[[], SparkSession]
     """Returns the session. Not called if the statement needs no Spark."""
     around: Surroundings
-    mode: str
-    prefix: str
-    at: Place
+    places: Sequence[Place]
+    """Where the statement is, and other places under which an earlier attempt may have recorded it."""
     time_ms: int
     """When the source executed the statement, milliseconds since 1970 in UTC."""
     note: str
     """The commits' user metadata: a JSON object whose member `binlane` is an object."""
     most_commits: int = 20
     """The most commits that the statement can have made in one table, with some of others."""
-    also_at: Sequence[Place] = ()
-    """Other places under which an earlier attempt may have recorded the same statement."""
     fence: str = ""
     """Set if two workers may follow the statement at once. Delta uses this name to skip a step that changes
     rows if the other worker has committed it."""
@@ -70,7 +94,7 @@ class Target:
 
     @property
     def is_history(self) -> bool:
-        return self.mode == "history"
+        return self.around.options.mode == "history"
 
     @property
     def session(self) -> SparkSession:
@@ -101,7 +125,7 @@ class Target:
 
     def added(self, name: str) -> str:
         """The name of a column that binlane adds."""
-        return f"{self.prefix}{name}"
+        return f"{self.around.options.prefix}{name}"
 
     def current(self) -> str:
         """The WHERE clause for the rows that exist in the source now. Empty if all do."""
@@ -110,9 +134,11 @@ class Target:
     def type_of(self, column: Column) -> str:
         """Return a column's type in Spark's spelling."""
         arrow = self.around.overrides.get(column.name.lower())
-        if arrow is None:
-            arrow = column_type(column.type).arrow
-        return from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString()
+        return spark_name(column_type(column.type).arrow if arrow is None else arrow)
+
+    def progress(self, table: TableName, step: str, what: str) -> Progress:
+        """Return the record of a step that no commit records. `what`: its effect."""
+        return Progress(self.around.files, self.around.root, self.places, table, step=step, what=what)
 
     # ---- reading
 
@@ -144,7 +170,7 @@ class Target:
     def steps(self, ref: TableRef) -> dict[str, Sequence[str]]:
         """Step of this statement that an earlier attempt committed -> the columns recorded with it."""
         if ref.sql not in self._steps:
-            steps = (step_in(note, (self.at, *self.also_at)) for note in self._notes(ref))
+            steps = (step_in(note, self.places) for note in self._notes(ref))
             noted = {step.step: step.columns for step in steps if step is not None}
             self._steps[ref.sql] = {**self.kept, **noted}
             self.committed |= self._steps[ref.sql]
@@ -176,7 +202,7 @@ class Target:
         """The same for columns and properties: by `change`, or by `sql` if Spark must do it."""
 
         def own(table: NextVersion, note: str) -> bool:
-            return table.alter(_operation(sql), change, note)
+            return table.alter(operation_of(sql), change, note)
 
         self.commit(ref, step, lambda: self.session.sql(sql), columns, told=sql, own=own)
 
@@ -191,7 +217,7 @@ class Target:
                 return True  # Delta would skip the statement, too
             made = rows(table)
             if made is not None:
-                table.put(_operation(sql), {}, note=note, txn=txn, rows=made)
+                table.put(operation_of(sql), {}, note=note, txn=txn, rows=made)
             return made is not None
 
         self.commit(ref, step, lambda: self.session.sql(sql), told=sql, own=own)
@@ -253,7 +279,7 @@ class Target:
         own: Callable[[str], bool],
     ) -> None:
         """Commit with a note of the step: by `own`, which gets it, or by `commit` if Spark must do it."""
-        note = noted(self.note, Step(self.at, step, tuple(columns)))
+        note = noted(self.note, Step(self.places[0], step, tuple(columns)))
         if not own(note):
             confs = {**STRICT, _USER_METADATA: note}
             if self.fence:
@@ -268,33 +294,12 @@ class Target:
         self._steps.pop(ref.sql, None)
         self._set_before.pop(ref.sql, None)
 
-    def map_names(self, ref: TableRef) -> None:
-        """Allow columns to be renamed and dropped."""
-        self._set(ref, *NAMES_MAPPED)
-
-    def widen_types(self, ref: TableRef) -> None:
-        """Allow columns to be widened without a rewrite."""
-        self._set(ref, *TYPES_WIDENED)
-
-    def _set(self, ref: TableRef, key: str, value: str) -> None:
+    def allow(self, ref: TableRef, key: str, value: str) -> None:
+        """Set a property, unless the table has it: NAMES_MAPPED lets columns be renamed and dropped,
+        TYPES_WIDENED lets them be widened without a rewrite."""
         if key in self._set_before.get(ref.sql, ()):
             return
         self._set_before.setdefault(ref.sql, set()).add(key)
         if not has_property(self.properties(ref), key, value):
             sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{key}' = '{value}')"
             self.alter(ref, f"set {key}", sql, lambda change: change.set(key, value))
-
-
-def find(columns: Iterable[str], name: str) -> str | None:
-    """Return the column in the table's spelling, None if absent. MySQL and Spark ignore case in names."""
-    return next((one for one in columns if one.casefold() == name.casefold()), None)
-
-
-_OPERATION = re.compile(r"^(DELETE|UPDATE)|\b(SET TBLPROPERTIES|(?:ADD|DROP) COLUMNS|RENAME COLUMN)\b")
-
-
-def _operation(sql: str) -> str:
-    """Return Delta's name of a statement."""
-    named = re.sub("`(?:[^`]|``)*`", "", sql)
-    found = _OPERATION.search(named)
-    return found[0] if found else f"CHANGE COLUMN{'S' if named.count(' TYPE ') > 1 else ''}"

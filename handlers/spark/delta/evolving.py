@@ -1,8 +1,11 @@
-"""Changes the columns of Delta tables when the source's change without DDL."""
+"""What a Delta table is now, and changes of its columns when the source's change without DDL."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -12,20 +15,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from handlers.api import Rejected
 from handlers.logs import get_logger
-from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
+from handlers.spark.delta.commits.held_segments import delta_snapshot
+from handlers.spark.delta.log_files import metadata_in_files
+from handlers.spark.log.store_choice import AnySpark, files_for
+from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.spark_types import can_widen, holds
 from handlers.spark.runtime.errors import says_no_table
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.runtime.java_process import java_class
+from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED, TableRef, needs_mapping, quoted
 
 # Before pyspark 4.2, to_arrow_schema has no such argument: moments are in UTC.
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 _log = get_logger("spark")
-
-
-class IncompatibleColumn(RuntimeError):
-    """The types of a column in the table and in the rows cannot be combined."""
 
 
 def spark_schema(arrow: pa.Schema) -> StructType:
@@ -52,7 +56,7 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     """Add the columns that the table lacks, and widen those that are too narrow. Does nothing without a
     table.
 
-    Narrower values fit. Raises IncompatibleColumn for any other change of a type, and for columns of the
+    Narrower values fit. Raises Rejected for any other change of a type, and for columns of the
     table that must not be null and that the rows lack."""
     table = schema(session, ref)
     if table is None:
@@ -97,7 +101,7 @@ def lacking(ref: TableRef, table: StructType, arrow: pa.Schema) -> tuple[list[Co
     names = {field.name.lower() for field in wanted.fields}
     for field in table.fields:
         if not field.nullable and field.name.lower() not in names:
-            raise IncompatibleColumn(
+            raise Rejected(
                 f"column {field.name!r} of {ref} must not be null, but the source has no such column: make "
                 "it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
                 "table"
@@ -136,7 +140,7 @@ def _must_widen(kept: DataType, field: StructField, ref: TableRef) -> bool:
         return False
     if can_widen(there, wanted):
         return True
-    raise IncompatibleColumn(
+    raise Rejected(
         f"column {field.name!r} is {there} in {ref}, but the source's type is now kept as {wanted}, which "
         "cannot hold the other's values: name the type to keep in `columns`, change the column in the table, "
         "or give the handler another table"
@@ -155,3 +159,59 @@ def properties(session: SparkSession, ref: TableRef) -> dict[str, str]:
 def has_property(found: Mapping[str, str], name: str, value: str) -> bool:
     """Whether a table has a property. Column mapping by id includes mapping by name."""
     return found.get(name) in (value, "id")
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A Delta table's newest version."""
+
+    columns: StructType
+    partitions: tuple[str, ...]
+    """The partition columns."""
+    properties: Mapping[str, str]
+    bytes: int
+    """The total size of its files."""
+    features: frozenset[str]
+    """Names of features of Delta's protocol."""
+
+
+def look(session: SparkSession, ref: TableRef) -> TableState | None:
+    """Return the table's present state, None without a table.
+
+    Takes a few milliseconds if Delta can be asked directly (a table at a path, without Spark Connect).
+    Otherwise runs two small queries."""
+    snapshot = delta_snapshot(session, ref)
+    if snapshot is not None:
+        if snapshot.version() < 0:
+            return None
+        metadata = snapshot.metadata()
+        known = snapshot.sizeInBytesIfKnown()
+        as_java = java_class(session, "scala.jdk.javaapi.CollectionConverters").asJava
+        return TableState(
+            StructType.fromJson(json.loads(metadata.schemaString())),
+            tuple(as_java(metadata.partitionColumns())),
+            dict(as_java(metadata.configuration())),
+            int(known.get() if known.isDefined() else snapshot.sizeInBytes()),
+            frozenset(as_java(snapshot.protocol().readerAndWriterFeatureNames())),
+        )
+    columns = schema(session, ref)
+    if columns is None:
+        return None
+    [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
+    # Spark's schema leaves out Delta's metadata, such as generation expressions. A catalog may not let users
+    # read the folder.
+    with suppress(OSError):
+        found = look_in_files(files_for(detail.location, AnySpark(session)), detail.location)
+        columns = columns if found is None else found.columns
+    partitions, features = tuple(detail.partitionColumns), frozenset(detail.tableFeatures)
+    return TableState(columns, partitions, detail.properties, detail.sizeInBytes, features)
+
+
+def look_in_files(files: Files, path: str | None) -> TableState | None:
+    """Return the table's columns, partitions and properties, and nothing else. None: ask Spark, or there is
+    no table. Raises what `files` raises."""
+    found = None if path is None else metadata_in_files(files, path)
+    if found is None:
+        return None
+    columns = StructType.fromJson(json.loads(found.schema_string))
+    return TableState(columns, tuple(found.partition_columns), found.configuration, 0, frozenset())

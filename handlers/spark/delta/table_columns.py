@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from handlers.spark.delta.data_files import PHYSICAL_NAME, OnlySpark, arrow_type, physical_name
+from handlers.spark.delta.arrow_rows import PHYSICAL_NAME, SPELLED, OnlySpark, arrow_type, physical_name
 from handlers.spark.delta.log_actions import Metadata
-from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.rows.spark_types import can_widen
+from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED
 
 ID = "delta.columnMapping.id"
 LAST_ID = "delta.columnMapping.maxColumnId"
@@ -137,7 +137,7 @@ class ColumnChange:
     def widen(self, name: str, type_: str) -> None:
         """`type_`: in Spark's spelling."""
         column, kind = self.fields[self._place(name)], _logged(type_)
-        own = next((each for each, told in _SPELLED.items() if told == column["type"]), str(column["type"]))
+        own = next((each for each, told in SPELLED.items() if told == column["type"]), str(column["type"]))
         if not can_widen(own, type_):
             raise ValueError(f"{name} is {own}")
         change = {"toType": kind, "fromType": column["type"]}
@@ -171,13 +171,10 @@ def is_mapped(properties: Mapping[str, str]) -> bool:
     return properties.get(NAMES_MAPPED[0], "none") != "none"
 
 
-_SPELLED = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
-
-
 def _logged(type_: str) -> Any:
     """Return a type in Spark's spelling as Delta's log has it. Raises ValueError for one with fields."""
     if type_.startswith("array<"):
         return {"type": "array", "elementType": _logged(type_[6:-1]), "containsNull": True}
     if "<" in type_:
         raise ValueError(f"{type_} has fields")
-    return _SPELLED.get(type_, type_)
+    return SPELLED.get(type_, type_)

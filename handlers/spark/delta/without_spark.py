@@ -13,25 +13,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from handlers.logs import get_logger
-from handlers.spark.delta.arrow_rows import are_plain, batches_of, fitted, newest_of, within
-from handlers.spark.delta.commits.commit_files import held_in_files
-from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.arrow_rows import OnlySpark, are_plain, batches_of, fitted, newest_of, within
+from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
 from handlers.spark.delta.commits.exactly_once import check_before, known_segment, remember_segment
-from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import Column, spark_schema
 from handlers.spark.delta.few_files import Rewrite, files_of
 from handlers.spark.delta.log_files import snapshot_in_files
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion
-from handlers.spark.delta.plain_table import can_be_made, is_plain, new_table
-from handlers.spark.delta.statements import MADE, NAMES_MAPPED, TYPES_WIDENED, needs_mapping, of_new_table
+from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion, can_be_made, is_plain, new_table
 from handlers.spark.delta.table_columns import ColumnChange, arrow_columns
 from handlers.spark.delta.upkeep import optimized, vacuumed
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape, log_schema
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import (
+    MADE,
+    NAMES_MAPPED,
+    TYPES_WIDENED,
+    TableRef,
+    needs_mapping,
+    of_new_table,
+    quoted,
+)
 
 _log = get_logger("spark")
 

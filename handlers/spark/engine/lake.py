@@ -12,12 +12,11 @@ from pyspark.errors import PySparkException
 
 from handlers.api import Batch, HandlerContext, StopWorker, TargetUnavailable
 from handlers.logs import get_logger
-from handlers.spark.engine.keeper import Keeper
+from handlers.spark.engine.keeper import Keeper, Views
 from handlers.spark.engine.leftovers import FoundLogs, Search
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
-from handlers.spark.engine.views import Views
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions, SparkSection
@@ -57,9 +56,9 @@ class Lake:
         self.world = self._tables.world
         """The objects that its tables share."""
         needs_spark = section.views or not self.world.without_spark.is_on
-        self._needs_spark = self.world.applier is not None and needs_spark and not self._is_iceberg
+        self._needs_spark = self.world.merges and needs_spark and not self._is_iceberg
         if self._needs_spark:
-            self._spark.begin()
+            self._spark.start.begin()
         views = (Views(self.world).keep,) if section.views and not self._is_iceberg else ()
         self._keeper = Keeper(options.upkeep, self._tables.serves, *views)
         found = FoundLogs(self._tables)
@@ -90,13 +89,13 @@ class Lake:
                 raise
             # The store is away. It is proven before the first put, and batches wait for that.
         self._runs = True
-        if self.world.packs.writer is not None and self.world.applier is not None:
+        if self.world.packs.writer is not None and self.world.merges:
             self.world.packs.writer.start()
-        if self.world.applier is not None and self.world.context.partitions is not None:
+        if self.world.merges and self.world.context.partitions is not None:
             self._search.thread.start()
         if not self._needs_spark:
             self._begin_merging()
-        self._spark.tell(self._go_on)
+        self._spark.start.tell(self._go_on)
 
     def _go_on(self, error: BaseException | None) -> None:
         """Called when Spark has started, or has failed to."""
@@ -115,7 +114,7 @@ class Lake:
 
     def _begin_merging(self) -> None:
         with self._merging:
-            if self.world.applier is not None and not self._closed and not self._is_merging:
+            if self.world.merges and not self._closed and not self._is_merging:
                 self._is_merging = True
                 self._merger.start()
                 self._keeper.thread.start()
@@ -158,7 +157,7 @@ class Lake:
             spent = self._await_spark()
             with self._merging:
                 self._closed = True
-            if self._runs and self.world.applier is not None:
+            if self._runs and self.world.merges:
                 writer = self.world.packs.writer
                 others = (self._search.thread, self._keeper.thread, *(() if writer is None else (writer,)))
                 end = time.monotonic() + _UPKEEP_SECONDS
@@ -210,7 +209,7 @@ class Lake:
 
     def _check_writers(self) -> None:
         """Check whether several workers are safe here. Repeated until Spark has answered."""
-        if self._is_safe or self.world.applier is None or self._is_iceberg:
+        if self._is_safe or not self.world.merges or self._is_iceberg:
             return  # plain files have no commits, and Iceberg's catalog compares before it sets
         assumed = self._spark.assumes_local_files
         try:

@@ -15,7 +15,7 @@ from handlers.logs import get_logger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import PENDING
-from handlers.spark.log.owner import Owner, fits, look_in, owner_of
+from handlers.spark.log.beside import Owner, fits, look_in, owner_of
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.log_heads import end_of
 from handlers.spark.table_ref import TableRef
@@ -239,7 +239,7 @@ class FoundLogs:
             return False
         last_put = head.segment.written_ms
         if head.stream is not None:  # its worker may put packs only
-            last_put = max(last_put, self._tables.world.packs.streams.newest_ms(head.stream))
+            last_put = max(last_put, self._tables.world.packs.newest_ms(head.stream))
         until = last_put / 1000 + _ABANDONED
         if now < until:
             self._foreign[folder] = min(until, now + _ABANDONED), current

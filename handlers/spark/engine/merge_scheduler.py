@@ -16,10 +16,9 @@ from sortedcontainers import SortedKeyList
 from handlers.api import StopWorker, TargetUnavailable
 from handlers.failures import pause_after
 from handlers.logs import get_logger
-from handlers.spark.close_times import WORK_SECONDS
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.options import MergeOptions
-from handlers.spark.runtime.start import SparkStarts
+from handlers.spark.runtime.start import WORK_SECONDS, SparkStarts
 
 _HEAVY = 10.0
 """Seconds. If a table's last merge took longer, it leaves the last slot to due tables that are lighter."""

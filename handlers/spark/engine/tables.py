@@ -12,59 +12,37 @@ from handlers.api import HandlerContext
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.progress import KnownIds, PassingOver
-from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.delta.without_spark import WithoutSpark
-from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
-from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
+from handlers.spark.log.beside import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import commits_are_safe, files_for, files_without_java
+from handlers.spark.log.streams import Packs
 from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.read.log_heads import head_of
 from handlers.spark.rows.column_types import override
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.runtime.session import SharedSpark
 
+_serving: dict[str, TableSink] = {}
+"""Log folder -> the sink of this process that serves it.
 
-class Owners:
-    """Log folder -> the sink of this process that serves it. Any thread.
-
-    Several entries of a configuration may keep tables in one place, say rules for shop.orders and for shop.*.
-    Each finds all logs that an earlier run left. If two sinks merged the same log, most of the work would be
-    wasted. And if one of them dropped the table, the other would merge its waiting segments into the next
-    table of that name."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the dict
-        self._sinks: dict[str, TableSink] = {}
-
-    def of(self, log_folder: str) -> TableSink | None:
-        return self._sinks.get(log_folder)
-
-    def claim(self, log_folder: str, sink: TableSink) -> TableSink | None:
-        """Assign the log to this sink. Returns the previous sink, which must let go, if it is another one."""
-        with self._lock:
-            before = self._sinks.get(log_folder)
-            self._sinks[log_folder] = sink
-        return None if before is sink else before
-
-    def claim_free(self, log_folder: str, sink: TableSink) -> bool:
-        """Assign the log to this sink if it is free. Returns whether this sink has it."""
-        with self._lock:
-            return self._sinks.setdefault(log_folder, sink) is sink
-
-    def release(self, log_folder: str, sink: TableSink) -> None:
-        with self._lock:
-            if self._sinks.get(log_folder) is sink:
-                del self._sinks[log_folder]
-
-
-_owners = Owners()
+Several entries of a configuration may keep tables in one place, say rules for shop.orders and for shop.*.
+Each finds all logs that an earlier run left. If two sinks merged the same log, most of the work would be
+wasted. And if one of them dropped the table, the other would merge its waiting segments into the next table
+of that name."""
+_claiming = threading.Lock()  # guards changes of the dict
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
+
+
+def _release(sink: TableSink) -> None:
+    with _claiming:
+        if _serving.get(sink.log_folder) is sink:
+            del _serving[sink.log_folder]
 
 
 class Tables:
@@ -96,7 +74,6 @@ class Tables:
             locations=locations,
             files=files,
             packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
-            applier=applier_for(options),
             without_spark=WithoutSpark(
                 options,
                 files,
@@ -127,7 +104,7 @@ class Tables:
         return [sink for sink in sinks if self.serves(sink)]
 
     def serves(self, sink: TableSink) -> bool:
-        return _owners.of(sink.log_folder) is sink
+        return _serving.get(sink.log_folder) is sink
 
     def partitions(self) -> frozenset[tuple[str, int]]:
         """This worker's partitions at present."""
@@ -155,7 +132,7 @@ class Tables:
 
             kind = iceberg_work.IcebergWork
         work = kind(database, table, self.world)
-        log = SegmentLog(self.world.files, work.ref.log_folder, is_table=self.world.applier is None)
+        log = SegmentLog(self.world.files, work.ref.log_folder, is_table=not self.world.merges)
         sink = TableSink(
             database,
             table,
@@ -174,21 +151,23 @@ class Tables:
 
     def claim(self, sink: TableSink) -> None:
         """Let the sink serve its log, instead of another sink of this process that fits."""
-        other = _owners.of(sink.log_folder)
+        other = _serving.get(sink.log_folder)
         if other is not None and not fits(_whose[other], _whose[sink]):
             return  # the log rejects it, and the other sink continues
         self._look_at(sink.log_folder)
-        before = _owners.claim(sink.log_folder, sink)
-        if before is not None:
+        with _claiming:
+            before, _serving[sink.log_folder] = _serving.get(sink.log_folder, sink), sink
+        if before is not sink:
             sink.take_over(before)
 
     def claim_free(self, sink: TableSink) -> bool:
         """Whether the sink serves its log now. It does if no other sink of this process does."""
-        return _owners.claim_free(sink.log_folder, sink)
+        with _claiming:
+            return _serving.setdefault(sink.log_folder, sink) is sink
 
     def serving(self, log_folder: str) -> TableSink | None:
         """The sink of this process that serves the log."""
-        return _owners.of(log_folder)
+        return _serving.get(log_folder)
 
     def has(self, sink: TableSink) -> bool:
         """Whether it is this handler's."""
@@ -202,7 +181,7 @@ class Tables:
     def check_prefix(self, folder: str) -> None:
         """Raise Rejected for a log whose columns have another prefix."""
         head = head_of(self.world.files, folder)
-        check_prefix(None if head is None else head.schema, folder, self.world.options.prefix)
+        check_prefix(None if head is None else head.segment.schema, folder, self.world.options.prefix)
 
     def _sign(self, sink: TableSink) -> None:
         """Record the log's owner, and check that this handler can read it."""
@@ -238,14 +217,14 @@ class Tables:
 
     def let_go(self, sink: TableSink) -> None:
         """Let another worker serve its log from now on."""
-        _owners.release(sink.log_folder, sink)
+        _release(sink)
         self._look_at(sink.log_folder)
         sink.let_go()
 
     def close(self) -> None:
         """Leave the logs to the next worker."""
         for sink in self.known():
-            _owners.release(sink.log_folder, sink)
+            _release(sink)
 
     def remove_gone(self, sink: TableSink, is_gone: Callable[[], bool]) -> None:
         """Forget a table that is gone, with all that is known about it, unless it is in use. `is_gone` is
@@ -258,7 +237,7 @@ class Tables:
             return
         with self._lock:
             if not self._in_use[sink] and log.last == last[-1].number:
-                _owners.release(sink.log_folder, sink)
+                _release(sink)
                 del self._sinks[sink.database, sink.table], self._logs[sink], self._in_use[sink]
 
     # ---- DDL about another table than the batch's own
@@ -274,7 +253,7 @@ class Tables:
         return found
 
     def _settle(self, name: TableName) -> None:
-        sink = _owners.of(self.world.locations.ref(*name).log_folder)
+        sink = _serving.get(self.world.locations.ref(*name).log_folder)
         if sink is not None:
             sink.settle()
             return
@@ -284,10 +263,10 @@ class Tables:
 
     def _leaving(self, name: TableName) -> None:
         with self.used(*name) as own:
-            (_owners.of(own.log_folder) or own).merges.leaves()
+            (_serving.get(own.log_folder) or own).merges.leaves()
 
     def _forget(self, database: str, table: str) -> None:
-        sink = _owners.of(self.world.locations.ref(database, table).log_folder)
+        sink = _serving.get(self.world.locations.ref(database, table).log_folder)
         if sink is not None:
             sink.forget()
 

@@ -17,7 +17,6 @@ from handlers.api import Rejected
 from handlers.mysql import ddl
 from handlers.mysql.ddl.values import default_value
 from handlers.spark.ddl.conversions import converted
-from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import holds_all
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.iceberg.columns import arrow_schema, in_table
@@ -25,6 +24,7 @@ from handlers.spark.iceberg.commits import TableCommit
 from handlers.spark.rows.column_types import column_type, may_change_alone, spark_name
 from handlers.spark.rows.conversions import array_of, fitting
 from handlers.spark.rows.shape import TIME
+from handlers.spark.table_ref import find
 
 _DROPPED = "binlane: the source has dropped this column"
 _IDS = "schema.name-mapping.default"

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from handlers.api import TargetUnavailable
-from handlers.spark.delta.statements import of_new_table
 from handlers.spark.locations import location
 from handlers.spark.options import SparkSection
-from handlers.spark.table_ref import path_safe
+from handlers.spark.table_ref import as_texts, path_safe
 
 logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it reports each table that it reads with PyArrow
 _AWAY = re.compile(
@@ -36,7 +35,7 @@ class IcebergCatalog:
 
     def __init__(self, section: SparkSection, folder: Path) -> None:
         """`folder`: where relative paths begin (the configuration file's folder)."""
-        given = of_new_table((), section.iceberg)
+        given = as_texts(section.iceberg)
         self._name = given.pop("name", "default")
         kind = given.get("type", "")
         if kind == "sql" and "uri" in given:

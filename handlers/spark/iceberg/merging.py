@@ -14,15 +14,13 @@ import pyarrow.compute as pc
 import sqlglot
 from pyiceberg import expressions
 
-from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.delta.modes.bringing import NUMBER, Bringing
 from handlers.spark.delta.modes.history import CHANGES, UNTIL, History
-from handlers.spark.delta.statements import equal, listed, literal
 from handlers.spark.iceberg.columns import arrow_schema, fitted_to
 from handlers.spark.iceberg.commits import TableCommit
 from handlers.spark.options import SparkOptions
-from handlers.spark.table_ref import quoted
+from handlers.spark.table_ref import equal, find, listed, literal, quoted
 
 _is: Any = expressions  # its classes have other signatures than their types say
 _KNOWN, _THERE, _WANTED, _MADE = "binlane_known", "binlane_there", "binlane_wanted", "binlane_made"

@@ -140,13 +140,10 @@ class Head:
     segment: Segment
     marks: Marks
     """The table's marks, including this segment."""
-    schema: pa.Schema
-    key: tuple[str, ...]
-    """The table's key columns. Empty without a key."""
     is_behind: bool = False
     """Whether the next segment follows a statement that may not be followed yet. See SegmentLog."""
     stream: str | None = None
-    """The stream of packs that may contain the next rows (handlers.spark.log.packs). None without one."""
+    """The stream of packs that may contain the next rows (handlers.spark.log.pack_file). None without one."""
 
 
 class _Footer(msgspec.Struct):
@@ -198,7 +195,7 @@ def encoded(
         # Not as the schema's metadata, which Arrow would write a second time, in base64.
         writer.add_key_value_metadata({_FOOTER: msgspec.json.encode(footer)})
     data = sink.getvalue()
-    return data, Head(_segment(footer, path, data.size, schema), marks, schema, key, is_behind, stream)
+    return data, Head(_segment(footer, path, data.size, schema), marks, is_behind, stream)
 
 
 def read_head(files: Files, path: str, number: int, size: int) -> Head:
@@ -228,8 +225,7 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
             f"{path} was written as segment {footer.number}: it was renamed. Restore its name, or move it "
             "out of the folder"
         )
-    segment = _segment(footer, path, size, schema)
-    return Head(segment, marks, schema, footer.key, footer.is_behind, footer.stream)
+    return Head(_segment(footer, path, size, schema), marks, footer.is_behind, footer.stream)
 
 
 def _metadata(files: Files, path: str) -> pq.FileMetaData:

@@ -27,8 +27,7 @@ from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by
 from handlers.spark.delta.evolving import schema, spark_schema
 from handlers.spark.locations import ICEBERG, LOGS, PENDING
-from handlers.spark.log.last_seen_table import ToldHeld
-from handlers.spark.log.owner import logs_below, owner_of
+from handlers.spark.log.beside import ToldHeld, logs_below, owner_of
 from handlers.spark.log.segment_folder import UsedUp
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.log.stores.interface import Files

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
-from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
-from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
-from handlers.spark.delta.data_files import OnlySpark, dataset_of
+from handlers.spark.delta.arrow_rows import OnlySpark, dataset_of
+from handlers.spark.delta.commits.commit_notes import held_in_files, notes_in_files, read_note
+from handlers.spark.delta.commits.held_segments import held_by, last_note
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
-from handlers.spark.log.last_seen_table import Held, ToldHeld
+from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.packs.pack_file import Piece
+from handlers.spark.log.pack_file import Piece
 from handlers.spark.log.segment_file import REPLACE, BrokenLog, Head, Segment
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
@@ -77,7 +76,7 @@ def facts_of(spark: Spark, files: Files, found: Found, handler: str, shared: Sha
             facts = _noting(facts, _missing_columns(head, columns))
     except SPARK_ERRORS as error:
         return replace(_noting(facts, told(error)), unread=True)
-    except (BrokenLog, LostCommit, UnknownSegments, OSError) as error:
+    except (BrokenLog, OSError) as error:
         return replace(_noting(facts, str(error)), unread=True)
     return facts
 
@@ -242,7 +241,7 @@ def _newest(segments: Sequence[Segment], facts: Facts) -> int | None:
 
 def _missing_columns(head: Head, columns: Columns) -> str | None:
     there = {name.lower() for name in columns}
-    lacking = [name for name in head.schema.names if name.lower() not in there and name[:1].isalpha()]
+    lacking = [name for name in head.segment.schema.names if name.lower() not in there and name[:1].isalpha()]
     if not lacking or not head.segment.rows:
         return None
     return f"the table has no column {', '.join(lacking)}, which its log has: the next commit adds it"

@@ -19,9 +19,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from handlers.spark.delta.statements import equal, listed, literal
 from handlers.spark.rows.shape import Shape, log_schema
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import TableRef, equal, listed, literal, quoted
 
 Columns = Mapping[str, Sequence[str]]
 """A Spark table's columns, in order. Each with the names of its fields, if it is a struct."""

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from handlers.progress import WHOLE, Partition
 from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, is_behind, told_apart
 from handlers.spark.delta.arrow_rows import newest_of
-from handlers.spark.delta.state import TableState, look
+from handlers.spark.delta.evolving import TableState, look
 from handlers.spark.engine.table.log_end import Entry
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.locations import PENDING

@@ -107,7 +107,7 @@ def may_change_alone(type_text: str) -> bool:
 
 # ---- Spark's own spelling
 
-_NAMES: Mapping[str, pa.DataType] = {
+SPARK_NAMES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
     "smallint": pa.int16(),
@@ -122,7 +122,7 @@ _NAMES: Mapping[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "array<string>": pa.list_(pa.string()),
 }
-_BY_TYPE = {arrow: name for name, arrow in _NAMES.items()}
+_BY_TYPE = {arrow: name for name, arrow in SPARK_NAMES.items()}
 USUAL = frozenset(_BY_TYPE)
 """The types that columns have, without decimals."""
 
@@ -131,7 +131,7 @@ def override(type_text: str) -> pa.DataType:
     """Return the Arrow type of a Spark type text, as in the option `columns`. Raises ValueError."""
     spark_type = read_spark_type(type_text)
     found = DECIMAL.fullmatch(spark_type)
-    return pa.decimal128(int(found[1]), int(found[2])) if found else _NAMES[spark_type]
+    return pa.decimal128(int(found[1]), int(found[2])) if found else SPARK_NAMES[spark_type]
 
 
 def spark_name(arrow: pa.DataType) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from handlers.logs import get_logger
 from handlers.spark.runtime.jars import cache_folder, spark_jars_folder
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 
 OPTIONS = "spark.driver.extraJavaOptions"
 QUIET = "-Xlog:cds*=off,class+path=off"

@@ -6,12 +6,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+from handlers.spark.locations import location
 from handlers.spark.options import SparkSection
 from handlers.spark.runtime.jars import delta_jars, resolve
+from handlers.spark.table_ref import as_texts
 
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
@@ -72,7 +73,7 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.warehouse.dir": place(section.warehouse, folder),
+        "spark.sql.warehouse.dir": location(section.warehouse, folder),
         **_SESSION,
         # First come, first served: fair pools only delay each of several merges.
         "spark.scheduler.mode": "FIFO",
@@ -88,14 +89,14 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
     if on_loopback(section.master):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
     joined = ("spark.jars", "spark.sql.extensions")
-    for key, text in _own(section).items():
+    for key, text in as_texts(section.conf).items():
         conf[key] = f"{conf[key]},{text}" if key in joined else text
     return conf
 
 
 def session_conf(section: SparkSection) -> dict[str, str]:
     """Return the properties of a session at a Connect server. All others are the server's own."""
-    return {**_SESSION, **_own(section)}
+    return {**_SESSION, **as_texts(section.conf)}
 
 
 def has_table_defaults(section: SparkSection) -> bool:
@@ -116,20 +117,6 @@ def on_loopback(master: str) -> bool:
         return True
     hosts = re.fullmatch(r"spark://(.+)", master)
     return hosts is not None and all(map(_is_loopback, hosts[1].split(",")))
-
-
-def place(path: str, folder: Path, escape: Callable[[str], str] = str) -> str:
-    """Return `path` as Spark takes it: a URI unchanged, a relative path beginning at `folder` (`escape`d)."""
-    if "://" in path or path.startswith("file:"):
-        return path
-    return str(Path(escape(str(folder.absolute())), path))
-
-
-def _own(section: SparkSection) -> dict[str, str]:
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in section.conf.items()
-    }
 
 
 def _is_loopback(address: str) -> bool:

@@ -16,6 +16,7 @@ from handlers.api import TargetUnavailable
 from handlers.spark.options import SparkSection
 from handlers.spark.runtime.conf import session_conf
 from handlers.spark.runtime.errors import told
+from handlers.spark.runtime.start import Start
 from handlers.spark.runtime.versions import UnknownSpark, check_server
 
 try:
@@ -62,6 +63,7 @@ class ConnectServer:
     def __init__(self, section: SparkSection) -> None:
         """Raises RuntimeError if the Connect client is not installed, or the address is invalid."""
         assert section.remote is not None
+        self.start = Start.over()
         self.master = section.remote.split(";")[0].rstrip("/")  # the rest may contain a token
         self._remote = section.remote
         self._conf = session_conf(section)

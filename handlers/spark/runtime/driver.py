@@ -17,13 +17,12 @@ from pyspark.sql import SparkSession
 from handlers.api import StopWorker
 from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
-from handlers.spark.close_times import KILLED_SECONDS, STOP_SECONDS, WATCH_SECONDS
 from handlers.spark.options import SparkSection
 from handlers.spark.runtime.class_archive import with_archive
 from handlers.spark.runtime.conf import on_loopback, spark_conf
 from handlers.spark.runtime.errors import is_connection_error
 from handlers.spark.runtime.java_process import JavaProcess
-from handlers.spark.runtime.start import Start
+from handlers.spark.runtime.start import KILLED_SECONDS, STOP_SECONDS, WATCH_SECONDS, Start
 
 _DEATH_SECONDS = 3.0
 _TELL_SECONDS = 30.0
@@ -48,6 +47,8 @@ class Driver:
         self.master = section.master
         self.version: str | None = None
         self.ui_url: str | None = None
+        """The address of Spark's own web pages. None if they are off. With a master on this machine, they
+        listen only on 127.0.0.1."""
         self._lock = threading.Lock()  # guards the next
         self._given_up: str | None = None
         self._process = JavaProcess(loopback=on_loopback(section.master))

@@ -29,7 +29,7 @@ import msgspec
 
 from handlers.logs import get_logger
 from handlers.spark.runtime import versions
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 
 KAFKA_VERSION = "4.1.1"
 

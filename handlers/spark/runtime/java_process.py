@@ -22,8 +22,8 @@ from pyspark.errors import PySparkRuntimeError
 
 from handlers.hanging_calls import at_process_end
 from handlers.logs import get_logger
-from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.start import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
+from handlers.spark.runtime.versions import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -17,7 +16,6 @@ from pyspark.sql import SparkSession
 from handlers.spark.options import SparkSection
 from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.driver import Driver, Watch
-from handlers.spark.runtime.start import Heard, Start
 
 if TYPE_CHECKING:
     from handlers.spark.runtime.connect import ConnectServer
@@ -56,7 +54,6 @@ class SharedSpark:
         """Bounds the batches that are written at once."""
         self.is_classic = section.remote is None
         """Whether a JVM is available through py4j. False with a Connect server."""
-        self._start: Start | None = None
         self._watch: Watch | None = None
         if section.remote is not None:
             from handlers.spark.runtime.connect import ConnectServer  # noqa: PLC0415 (its packages are an extra)
@@ -64,40 +61,15 @@ class SharedSpark:
             self._place: ConnectServer | Driver = ConnectServer(section)
         else:
             self._place = driver = Driver(section, folder, name, within, stopping or (lambda: False))
-            self._start = driver.start
             self._watch = Watch(driver)
-
-    def begin(self) -> None:
-        """Start Spark, unless somebody has. Returns at once."""
-        if self._start is not None:
-            self._start.begin()
-
-    def check_started(self) -> None:
-        """Return if Spark has started. If not, start it, and raise SparkStarts. Raises StopWorker if it did
-        not start."""
-        if self._start is not None:
-            self._start.check_done()
-
-    def wait(self) -> None:
-        """Start Spark, and wait until it has started. Returns at once with Connect. Raises JavaError,
-        JarsError, and RuntimeError if Spark does not start."""
-        if self._start is not None:
-            self._start.result()
-
-    def tell(self, heard: Heard) -> None:
-        """Call `heard` with None when it has started, or with the error of `wait` when it has failed. Any
-        thread may call `heard`. If the result is known, it is called at once."""
-        if self._start is None:
-            heard(None)
-        else:
-            self._start.tell(heard)
+        self.start = self._place.start
+        """Ends with JavaError, JarsError, or RuntimeError. With Connect, it is over."""
 
     @property
     def assumes_local_files(self) -> bool:
         """Whether paths without a scheme are assumed to be this machine's, because Spark cannot be asked yet
         and nothing indicates otherwise."""
-        is_up = self._start is None or self._start.done  # Connect's server runs
-        return not is_up and plain_paths_are_local(self.section)
+        return not self.start.done and plain_paths_are_local(self.section)
 
     @property
     def session(self) -> SparkSession:
@@ -124,34 +96,15 @@ class SharedSpark:
         """Drop a session of `fresh`. Its own `stop` would stop a classic Spark for all."""
         self._place.drop(session)
 
-    @property
-    def master(self) -> str:
-        """Spark's master, or the Connect server's address, without secrets."""
-        return self._place.master
-
-    @property
-    def version(self) -> str | None:
-        """Spark's version. None until a Connect server has answered."""
-        return self._place.version
-
-    @property
-    def ui_url(self) -> str | None:
-        """The address of Spark's own web pages. None if they are off, or with Connect, which reports none.
-
-        With a master on this machine, they listen only on 127.0.0.1."""
-        return self._place.ui_url
-
-    @property
-    def up(self) -> bool | None:
-        """Whether Spark's last answer, not a new one, was a success. False while it starts, None before it
-        is needed."""
-        if self._start is not None and not self._start.done:
-            return False if self._start.has_begun else None
-        return self._place.up if self._watch is None else self._watch.up
-
     def status(self) -> dict[str, Any]:
-        """The `spark` part of a handler's status."""
-        return {"master": self.master, "version": self.version, "ui": self.ui_url, "up": self.up}
+        """The `spark` part of a handler's status. `up`: whether Spark's last answer, not a new one, was a
+        success. False while it starts, None before it is needed."""
+        place = self._place
+        if self.start.done:
+            up = place.up if self._watch is None else self._watch.up
+        else:
+            up = False if self.start.has_begun else None
+        return {"master": place.master, "version": place.version, "ui": place.ui_url, "up": up}
 
     def stop_worker_if_gone(self, error: BaseException) -> None:
         """Call it with every error from Spark. Returns if Spark itself works.
@@ -193,18 +146,18 @@ def acquire(
 
     `stop_worker` (see HandlerContext) is called when Spark is gone. Raises JavaError, JarsError, and
     RuntimeError if Spark does not start `within` these seconds. With `stopping` (see HandlerContext), this
-    neither starts it, unless the section says so, nor waits: `SharedSpark.tell` reports the start."""
+    neither starts it, unless the section says so, nor waits: `SharedSpark.start` reports its end."""
     global _shared, _holders  # noqa: PLW0603 (one Spark a process is pyspark's own rule)
     with _lock:
         if _shared is None:
             _shared = SharedSpark(section, folder, name, within, stopping)
         if section.start == "eager":
-            _shared.begin()
+            _shared.start.begin()
         _holders += 1
         shared = _shared
     if stopping is None:
         try:
-            shared.wait()
+            shared.start.result()
             if stop_worker is not None:
                 shared.watch(stop_worker)
         except BaseException:
@@ -258,9 +211,7 @@ class Slots:
     def __enter__(self) -> None:
         self._enter(None)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._leave()
 
     def _enter(self, since: float | None) -> None:

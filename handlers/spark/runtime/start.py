@@ -1,4 +1,6 @@
-"""A start that runs in the background, when it is first needed. Callers may wait for it."""
+"""A start that runs in the background, when it is first needed. Callers may wait for it.
+
+Also the longest durations of the parts of a close, in seconds. `close_timeout` includes their sum."""
 
 from __future__ import annotations
 
@@ -7,6 +9,23 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 
 from handlers.api import StopWorker, TargetUnavailable
+
+WORK_SECONDS = 15.0
+"""For work that still runs when `merge.at_close` is over: merges, upkeep, the search for logs. All run in
+parallel. Work that takes longer is abandoned and repeated at the next start."""
+WATCH_SECONDS = 5.0
+"""For the watch's last question to Spark."""
+STOP_SECONDS = 10.0
+"""For Spark to stop inside its Java process. After that, the process is killed."""
+JAVA_SECONDS = 15.0
+"""For the Java process to exit by itself. After that, it is killed."""
+KILLED_SECONDS = 5.0
+"""For a killed process to end, and for the calls that wait for it to fail."""
+OUTPUT_SECONDS = 2.0
+"""For the last lines of its output: a child process may keep the pipe open."""
+
+CLOSE_SECONDS = WORK_SECONDS + WATCH_SECONDS + STOP_SECONDS + JAVA_SECONDS + KILLED_SECONDS + OUTPUT_SECONDS
+"""The longest time that closing may take after `merge.at_close`."""
 
 _LOOK_SECONDS = 0.2
 
@@ -29,6 +48,14 @@ class Start:
         self._end: Future[None] = Future()
         self._lock = threading.Lock()  # guards the next
         self.has_begun = False
+
+    @classmethod
+    def over(cls) -> Start:
+        """Return the start of what runs already."""
+        start = cls(lambda: None, bool)
+        start.has_begun = True
+        start._run()
+        return start
 
     def begin(self) -> None:
         """Begin, unless it has begun. The other methods that wait for the end do so, too."""

@@ -1,15 +1,18 @@
-"""The Spark versions that binlane works with, and the libraries for each. Nothing else lists them.
+"""The Spark and Java versions that binlane works with, and the libraries for each. Nothing else lists them.
 
 `make matrix` runs Spark's tests with each. A new version needs a line here, its jars' digests
 (tools/jar_digests.py), its pyspark in tools/matrix.txt, and a passing `make matrix`."""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
-from typing import Final
-
-__all__ = ["DEFAULT", "LIBRARIES", "UnknownSpark", "check_server", "coordinate", "pairs"]
+from pathlib import Path
+from typing import Final, NamedTuple
 
 LIBRARIES: Final[Mapping[str, Mapping[str, str]]] = {
     "4.0": {"delta": "io.delta:delta-spark_4.0_2.13:4.4.0"},
@@ -62,3 +65,66 @@ def pairs(library: str) -> str:
     known = [(spark, own[library].split(":")[2]) for spark, own in LIBRARIES.items() if library in own]
     listed = ", ".join(f"Spark {spark} with {library.title()} {version}" for spark, version in known)
     return f"These pairs work: {listed}"
+
+
+OLDEST = 17
+"""Required by Kafka 4's broker and Spark 4.2."""
+
+
+class JavaError(RuntimeError):
+    """No Java of version 17 or later was found. The one-line message says what was found and what to do."""
+
+
+class Java(NamedTuple):
+    executable: Path
+    version: int
+    """The feature version: 17, 21 ..."""
+
+    @property
+    def home(self) -> Path:
+        """JAVA_HOME for this Java."""
+        return self.executable.resolve().parent.parent
+
+
+def find_java() -> Java:
+    """Return the Java in JAVA_HOME or, if that is unsuitable, the first `java` on PATH.
+
+    Raises JavaError if neither is version 17 or later."""
+    found = []
+    for origin, executable in _candidates():
+        version = _version(executable)
+        if version is not None and version >= OLDEST:
+            return Java(executable, version)
+        found.append(f"{origin} gives {executable} ({f'version {version}' if version else 'does not run'})")
+    raise JavaError(
+        f"Java {OLDEST} or later is needed; {'; '.join(found) or 'JAVA_HOME is unset, PATH has no java'}. "
+        f"Install one (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME to it."
+    )
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    candidates = []
+    if home := os.environ.get("JAVA_HOME"):
+        candidates.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    if on_path := shutil.which("java"):
+        candidates.append(("PATH", Path(on_path)))
+    return candidates
+
+
+@functools.cache
+def _version(executable: Path) -> int | None:
+    """Return the feature version. None if it is not Java or does not run."""
+    try:
+        answer = subprocess.run(
+            [executable, "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # Up to Java 8, the feature version is the second number: `version "1.8.0_412"`.
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(match.group(1)) if match and answer.returncode == 0 else None

@@ -24,11 +24,11 @@ sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "offsets"), str(TESTS
 from delta_reading import table_at  # noqa: E402
 
 from handlers.mysql.ddl import TableName  # noqa: E402
-from handlers.spark.ddl.surroundings import Surroundings  # noqa: E402
 from handlers.spark.ddl.tables import drop_table  # noqa: E402
-from handlers.spark.ddl.target import Target  # noqa: E402
+from handlers.spark.ddl.target import Surroundings, Target  # noqa: E402
 from handlers.spark.engine.merge_scheduler import Merger  # noqa: E402
 from handlers.spark.log.stores.local import LocalFiles  # noqa: E402
+from handlers.spark.options import SparkOptions  # noqa: E402
 from handlers.spark.table_ref import TableRef  # noqa: E402
 from handlers.sql import SqlHandler  # noqa: E402
 from handlers.testing import make_batch, opened  # noqa: E402
@@ -129,8 +129,8 @@ def dropping() -> Target:
         return table_at(f"{name.database}/{name.table}")
 
     no_session: Any = None
-    around = Surroundings(ref_of=ref_of, files=LocalFiles(), root="_binlane")
-    return Target(no_session, around, "replica", "_", ("cdc@A", 0, 5, 0), 0, "{}")
+    around = Surroundings(SparkOptions(mode="replica"), ref_of, LocalFiles(), "_binlane")
+    return Target(no_session, around, [("cdc@A", 0, 5, 0)], 0, "{}")
 
 
 if __name__ == "__main__":

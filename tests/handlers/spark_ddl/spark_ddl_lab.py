@@ -15,7 +15,7 @@ from handlers import Change
 from handlers.mysql.ddl import TableName
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.spark.ddl.follow import DDLResult, follow
-from handlers.spark.ddl.surroundings import Surroundings
+from handlers.spark.ddl.target import Surroundings
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions, SparkOptions
@@ -173,7 +173,7 @@ class DDLLake:
                 continue
             done = result.done or done
             if not result.done or not mortal:
-                return DDLResult(result.touched, result.moved, done, result.key)
+                return DDLResult(result.touched, done, result.key)
         raise AssertionError(f"always something left to do: {done}")
 
     def _follow(
@@ -188,9 +188,11 @@ class DDLLake:
             partition_by=list(self.partition_by),
             cluster_by=list(self.cluster_by),
             merge=MergeOptions.model_validate({"engine": self.engine}),
+            ddl=rules or DDLRules.model_validate({}),
         )
         without_spark = WithoutSpark(options, files)
         around = Surroundings(
+            options,
             self.ref,
             files,
             f"{self.folder}/_binlane",
@@ -198,24 +200,11 @@ class DDLLake:
             databases_of=lambda _: self._databases(),
             handles=self.handles,
             overrides=self.overrides,
-            properties=self.properties,
-            partition_by=self.partition_by,
-            cluster_by=self.cluster_by,
             next_version=without_spark.next_version,
             create=without_spark.create,
         )
         session: Any = MortalSession(self.session, life)
-        return follow(
-            lambda: session,
-            change,
-            around,
-            database=own.database,
-            table=own.table,
-            rules=rules or DDLRules.model_validate({}),
-            note=NOTE,
-            mode=self.mode,
-            key=key,
-        )
+        return follow(lambda: session, change, around, own, note=NOTE, key=key)
 
     def _databases(self) -> list[str]:
         return ["db", "other"] if self.catalog else [one.name for one in self.folder.iterdir()]

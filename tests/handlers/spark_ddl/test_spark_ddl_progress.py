@@ -12,12 +12,12 @@ from delta_reading import table_at
 
 from handlers import Change
 from handlers.mysql.ddl import TableName
-from handlers.spark.ddl.progress import KeptSteps, Progress
-from handlers.spark.ddl.surroundings import Surroundings
+from handlers.spark.ddl.progress import KeptSteps
 from handlers.spark.ddl.tables import drop_table, rename_table
-from handlers.spark.ddl.target import Target
+from handlers.spark.ddl.target import Surroundings, Target
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
 
 ONE, TWO = TableName("shop", "one"), TableName("shop", "two")
@@ -31,8 +31,8 @@ def statement(folder: Path, *topics: str) -> Target:
 
     no_session: Any = None
     places = [(topic, 0, 5, 0) for topic in topics]
-    around = Surroundings(ref_of=ref_of, files=LocalFiles(), root=f"{folder}/_binlane")
-    return Target(no_session, around, "replica", "_", places[0], 0, "{}", also_at=places[1:])
+    around = Surroundings(SparkOptions(mode="replica"), ref_of, LocalFiles(), f"{folder}/_binlane")
+    return Target(no_session, around, places, 0, "{}")
 
 
 def put(folder: Path, *tables: TableName) -> None:
@@ -125,7 +125,7 @@ def test_the_steps_of_a_statement_are_those_of_its_text_and_time(tmp_path: Path)
 def test_the_longest_names_of_topics_and_tables_have_room(tmp_path: Path) -> None:
     longest = TableName("\u8ba2" * 64, "\u5355" * 64)
     target = statement(tmp_path, f"{'t' * 235}@{'i' * 22}", "t" * 235)
-    progress = Progress(target, longest, "0", "drop it")
+    progress = target.progress(longest, "0", "drop it")
     assert not progress.is_done
     progress.finish()
     assert progress.is_done

@@ -12,8 +12,8 @@ from delta_reading import column_types, read_delta
 
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.held_segments import held_by
+from handlers.spark.delta.modes import merge_by_spark
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import Segment
@@ -70,9 +70,7 @@ class Table:
         what = Bringing(self.ref, found, self.shape, note)
         if WithoutSpark(self.options, LocalFiles()).apply(what):
             return
-        applier = applier_for(self.options)
-        assert applier is not None
-        applier.apply(spark, what)
+        merge_by_spark(spark, what, self.options)
 
     def note(self, first: int, last: int) -> CommitNote:
         return CommitNote("worker", "spark", first, last, 1_000 + last, {("cdc", 0): (last, 0)})

@@ -21,9 +21,9 @@ from handlers.spark.delta.commits import exactly_once as commits
 from handlers.spark.delta.commits import held_segments
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import fenced
-from handlers.spark.engine.table.merge_limits import MergeSize
 from handlers.spark.engine.table.merges import Merges
-from handlers.spark.log.last_seen_table import Held, Told
+from handlers.spark.engine.table.waiting import MergeSize
+from handlers.spark.log.beside import Held, Told
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import Shape

@@ -18,7 +18,7 @@ from delta_lab import Table
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from handlers.spark.delta.commits.commit_files import note_of_version
+from handlers.spark.delta.commits.commit_notes import note_of_version
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 from handlers.spark.rows.shape import Mode, Shape

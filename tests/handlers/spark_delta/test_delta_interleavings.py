@@ -14,8 +14,7 @@ import pytest
 from delta_lab import Table, shape
 from delta_model import REF, Actors, DeltaModel, Worker, every_order, in_memory
 
-from handlers.spark.delta.commits.commit_files import held_in_files
-from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.own_commit import NextVersion

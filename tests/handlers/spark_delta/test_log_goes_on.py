@@ -10,7 +10,7 @@ from delta_model import REF
 
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import check_goes_on
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import BrokenLog
 
 

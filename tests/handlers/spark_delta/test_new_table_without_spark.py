@@ -14,11 +14,10 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
-from handlers.spark.delta.commits.commit_files import held_in_files
-from handlers.spark.delta.commits.commit_notes import LostCommit
+from handlers.spark.delta.commits.commit_notes import LostCommit, held_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.plain_table import can_be_made
+from handlers.spark.delta.own_commit import can_be_made
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions, SparkSection

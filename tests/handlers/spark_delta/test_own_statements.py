@@ -17,9 +17,8 @@ from delta_lab import MakeTable, Table, shape
 
 from handlers import Change as SourceChange
 from handlers.mysql.ddl import TableName
-from handlers.mysql.ddl.rules import DDLRules
 from handlers.spark.ddl.follow import follow
-from handlers.spark.ddl.surroundings import Surroundings
+from handlers.spark.ddl.target import Surroundings
 from handlers.spark.delta.checkpoints import write_checkpoint
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.few_files import Rewrite, exact_scalar
@@ -374,9 +373,10 @@ def test_a_statement_goes_on_after_a_crash_however_many_commits_of_others_follow
             return next_version(table)
 
         no_session: Any = None
-        around = Surroundings(lambda _: table.ref, LocalFiles(), f"{tmp_path}/_binlane", next_version=next_of)
-        where = {"database": name.database, "table": name.table, "mode": "replica", "key": ("id",)}
-        follow(no_session, change, around, rules=DDLRules(), note="{}", **where)
+        around = Surroundings(
+            table.options, lambda _: table.ref, LocalFiles(), f"{tmp_path}/_binlane", next_version=next_of
+        )
+        follow(no_session, change, around, name, note="{}", key=("id",))
 
     with pytest.raises(InterruptedError):
         follow_it(1)

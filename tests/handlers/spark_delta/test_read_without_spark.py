@@ -13,14 +13,13 @@ import pyarrow as pa
 import pytest
 from delta_lab import Table, shape
 
-from handlers.spark.delta.commits.commit_files import held_in_files
+from handlers.spark.delta.commits.commit_notes import held_in_files
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
-from handlers.spark.read.in_duckdb import read
-from handlers.spark.read.moment import Source
+from handlers.spark.read.in_duckdb import Source, read
 from handlers.spark.rows.shape import Mode
 
 ROWS = shape(id=pa.int64(), number=pa.int64())

@@ -13,7 +13,7 @@ from delta_lab import MakeTable, shape
 from handlers.spark.delta.commits.commit_notes import LostCommit, Restore, check_restores, see
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.log_actions import CommitInfo
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 
 
 def restored(operation: str, parameters: dict[str, Any], note: str | None = None) -> list[Restore]:

@@ -12,7 +12,7 @@ from spark_lake import change
 
 from handlers.mysql.ddl import TableName
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.spark.delta.state import TableState
+from handlers.spark.delta.evolving import TableState
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
 from handlers.spark.rows.shape import Shape
 

@@ -11,7 +11,7 @@ import pytest
 from spark_lake import Lake, MakeLake, change
 
 from handlers.spark.engine.leftovers import Search
-from handlers.spark.log.owner import Owner, owner_of, sign
+from handlers.spark.log.beside import Owner, owner_of, sign
 from handlers.spark.log.stores.interface import Entry
 from handlers.spark.log.stores.local import LocalFiles
 

@@ -9,10 +9,12 @@ import pytest
 from spark_lake import MakeLake, change
 
 from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.modes import merge_by_spark
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.engine.table.failures import SparkFailure
-from handlers.spark.engine.table.merge_limits import FOLDER, MergeSize
+from handlers.spark.engine.table.waiting import FOLDER, MergeSize
 from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import SparkOptions
 
 MIB = 2**20
 
@@ -76,16 +78,15 @@ def test_a_backlog_is_merged_in_commits_of_whole_segments_and_goes_on_after_a_fa
     lake = make_lake(mode="changelog", merge={"engine": "spark", "max_bytes": "1KiB"})
     for offset in range(4):
         lake.take(change(offset, {"id": offset, "name": "a"}))
-    applier = lake.handler._open.world.applier  # type: ignore[union-attr]
-    apply, brought = applier.apply, []
+    brought = []
 
-    def until_the_third(_: Any, session: Any, what: Bringing) -> None:
+    def until_the_third(session: Any, what: Bringing, options: SparkOptions) -> None:
         brought.append([segment.number for segment in what.segments])
         if brought == [[1], [2], [3]]:
             raise RuntimeError("out of memory")
-        apply(session, what)
+        merge_by_spark(session, what, options)
 
-    monkeypatch.setattr(type(applier), "apply", until_the_third)
+    monkeypatch.setattr("handlers.spark.engine.table.work.merge_by_spark", until_the_third)
     with pytest.raises(SparkFailure, match="out of memory"):
         lake.sink().merge()
     assert (lake.rows("id"), lake.sink().waiting.segments) == ([(0,), (1,)], 2)

@@ -9,7 +9,7 @@ from spark_lake import Lake, change
 from test_spark_handovers import ddl, other_worker, row, take
 
 from handlers.mysql.ddl import TableName
-from handlers.spark.log.owner import sign
+from handlers.spark.log.beside import sign
 
 
 def look(lake: Lake) -> None:

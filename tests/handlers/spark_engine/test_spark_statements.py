@@ -18,7 +18,7 @@ from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.engine.table.work import TableWork
-from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.log.beside import ToldHeld
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
 

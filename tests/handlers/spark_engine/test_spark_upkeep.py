@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from handlers.spark.delta.upkeep import UpkeepTimes
 from handlers.spark.engine.keeper import Keeper
-from handlers.spark.engine.table.merge_limits import DDLLock, ddl_lock_of
+from handlers.spark.engine.table.waiting import DDLLock, ddl_lock_of
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import UpkeepOptions
 

@@ -13,7 +13,7 @@ from test_spark_statements import RESULT, STREAM, row
 from handlers.api import HandlerContext
 from handlers.spark import SparkHandler
 from handlers.spark.engine import keeper
-from handlers.spark.engine.views import TakenName, Views
+from handlers.spark.engine.keeper import TakenName, Views
 
 MORE = {**TYPES, "stock": "int"}
 

@@ -9,8 +9,8 @@ from servers.spark_cluster import ThriftNode
 from spark_lake import Lake, change
 from spark_sessions import SHARED, SparkKeeper
 
+from handlers.spark.engine.keeper import Views
 from handlers.spark.engine.merge_scheduler import Merger
-from handlers.spark.engine.views import Views
 
 pytestmark = [pytest.mark.soak, pytest.mark.long]
 

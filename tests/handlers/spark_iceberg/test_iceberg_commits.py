@@ -24,7 +24,7 @@ from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.iceberg import commits
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.iceberg.commits import TableCommit, held_in
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 from handlers.spark.options import SparkSection
 from handlers.spark.table_ref import TableRef
 

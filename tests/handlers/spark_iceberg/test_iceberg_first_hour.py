@@ -15,8 +15,7 @@ from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions, SparkSection
-from handlers.spark.read.in_duckdb import read
-from handlers.spark.read.moment import Source
+from handlers.spark.read.in_duckdb import Source, read
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pyiceberg.catalog import load_catalog
 
 from handlers import TargetUnavailable
 from handlers.spark.runtime.jars import resolve
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 from worker.local.broker_settings import free_port
 
 MakeLake = Callable[..., IcebergLake]

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.engine.table.sink import TableSink
-from handlers.spark.iceberg.upkeep import expire
+from handlers.spark.iceberg.commits import expire
 from handlers.spark.table_ref import TableRef
 
 MakeLake = Callable[..., IcebergLake]

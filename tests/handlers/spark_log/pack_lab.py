@@ -22,16 +22,15 @@ from handlers.failures import AskAgain
 from handlers.logs import get_logger
 from handlers.progress import KnownIds, PassingOver
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.modes.choice import applier_for
-from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.locations import Locations
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
+from handlers.spark.log.streams import Packs
 from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.rows.shape import Shape
 
@@ -195,7 +194,6 @@ class Worker:
             locations=locations,
             files=files,
             packs=self.packs,
-            applier=applier_for(options),
             without_spark=nobody,
             iceberg=None,
             overrides={},
@@ -251,4 +249,4 @@ class Worker:
         if self.packs.writer is not None:
             self.packs.writer.remove()
             own = self.packs.writer.stream()
-            self.packs.streams.look_through(10**15, own=own, has_gone_on=self.packs._has_gone_on)
+            self.packs.look_through(10**15, own=own)

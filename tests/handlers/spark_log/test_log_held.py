@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handlers.spark.log.last_seen_table import FOLDER, Held, Told, ToldHeld
+from handlers.spark.log.beside import FOLDER, Held, Told, ToldHeld
 from handlers.spark.log.stores.local import LocalFiles
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.spark.log.owner import Owner, owner_of, sign
+from handlers.spark.log.beside import Owner, owner_of, sign
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.local import LocalFiles
 

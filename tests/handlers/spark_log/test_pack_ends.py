@@ -12,7 +12,7 @@ from pack_lab import Fault, Lake, Worker, row
 
 from handlers import Batch, Change
 from handlers.failures import AskAgain
-from handlers.spark.engine.pack_writer import PackWriter
+from handlers.spark.log.pack_writer import PackWriter
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_what_is_in_packs_is_merged_though_the_last_one_failed_and_nobody_asks_f
 def test_who_finds_its_pack_removed_looks_whether_another_worker_has_brought_it_in(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("handlers.spark.engine.pack_writer._IN_MEMORY", 0)
+    monkeypatch.setattr("handlers.spark.log.pack_writer._IN_MEMORY", 0)
     idle, other = Worker(lake), Worker(lake)
     _began(idle)
     idle.take_and_put("items", row(0, 1))
@@ -104,14 +104,14 @@ def test_what_was_read_of_a_stream_is_forgotten_with_it_though_others_brought_in
     other = Worker(lake)
     other.sink("items").load()
     other.tidy("items")
-    assert any(last.packs.streams._ended.values())
+    assert any(last.packs._ended.values())
     last.remove()
     last.remove()
-    assert not last.packs.streams._ended
+    assert not last.packs._ended
 
 
 def test_packs_are_put_while_old_ones_are_looked_through(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("handlers.spark.engine.pack_writer._REMOVE_EVERY", 0.01)
+    monkeypatch.setattr("handlers.spark.log.pack_writer._REMOVE_EVERY", 0.01)
     looks, goes_on = threading.Event(), threading.Event()
 
     def look_through() -> None:

@@ -9,8 +9,7 @@ from log_lab import MemoryFiles
 from pack_lab import Killed, Lake, Worker, row
 
 from handlers import TargetUnavailable
-from handlers.spark.log.packs.pack_file import Index, encoded, read_index
-from handlers.spark.log.packs.streams import PackFolder, StreamEnded
+from handlers.spark.log.pack_file import Index, PackFolder, StreamEnded, encoded, read_index
 from handlers.spark.log.segment_file import BrokenLog
 
 STREAM = "0" * 32

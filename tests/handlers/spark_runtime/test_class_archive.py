@@ -23,7 +23,7 @@ from handlers.spark.runtime.class_archive import (
     usable,
     with_archive,
 )
-from handlers.spark.runtime.java import find_java
+from handlers.spark.runtime.versions import find_java
 
 
 @pytest.fixture

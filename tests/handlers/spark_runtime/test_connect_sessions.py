@@ -84,7 +84,7 @@ def test_delta_tables_are_written_and_read_in_sessions_with_settings_of_their_ow
     )
     found = spark.session.read.format("delta").load(str(tmp_path / "t")).orderBy("id", "name").collect()
     assert [tuple(row) for row in found] == [(1, "a"), (2, "a"), (2, "b")]
-    status = {"master": spark.master, "version": connect_server.version, "ui": None, "up": True}
+    status = {"master": spark.section.remote, "version": connect_server.version, "ui": None, "up": True}
     assert spark.status() == status
 
 
@@ -127,7 +127,7 @@ def test_a_killed_server_makes_batches_wait_and_is_found_again(
         with pytest.raises(TargetUnavailable):
             spark.renewed(kept)
         assert not spark._place.alive()
-        assert spark.up is False
+        assert spark.status()["up"] is False
         later = make_batch("shop.t", [{"id": 2, "name": "b"}], key="id", offset=2)
         with pytest.raises(TargetUnavailable):
             handler.handle(later)

@@ -50,7 +50,7 @@ def test_executors_write_and_read_delta_tables(spark: Any, spark_cluster: SparkC
     assert rows(spark, table) == 2
     assert len(spark_cluster.executors()) == 1
     assert spark.status()["master"] == spark_cluster.url
-    assert spark.ui_url.startswith("http://127.0.0.1:")
+    assert spark.status()["ui"].startswith("http://127.0.0.1:")
 
 
 @pytest.mark.soak

@@ -12,7 +12,7 @@ from view_lab import COLUMNS, ORDERS, HandMade, row
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
-from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.log.beside import ToldHeld
 from handlers.spark.log.stores.interface import Entry
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions

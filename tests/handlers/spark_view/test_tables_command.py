@@ -20,7 +20,7 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import Statement, columns_of
 from handlers.spark.read import facts
 from handlers.spark.rows.shape import log_schema
-from handlers.spark.runtime.java import JavaError
+from handlers.spark.runtime.versions import JavaError
 from worker.verifying import spark_lakes
 
 COLUMNS = "id BIGINT, name STRING, price INT"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from verify_lab import Stage, url
 from view_lab import shape
 
-from handlers.spark.runtime.java import JavaError
+from handlers.spark.runtime.versions import JavaError
 from worker.cli import app
 from worker.configuration import ConfigurationError
 from worker.verifying import spark_lakes

@@ -14,7 +14,7 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.read.current import columns_of
-from handlers.spark.read.moment import Source
+from handlers.spark.read.in_duckdb import Source
 from handlers.spark.read.view import view_sql
 from handlers.spark.rows.shape import Mode, Shape, added_columns, log_schema
 from handlers.spark.table_ref import TableRef, quoted

@@ -48,7 +48,7 @@ class Node(Broker):
     def format(self) -> None:
         """Makes the folder, without a start."""
         from handlers.spark.runtime.jars import kafka_jars
-        from handlers.spark.runtime.java import find_java
+        from handlers.spark.runtime.versions import find_java
         from worker.local.broker_settings import JVM_OPTIONS, write_settings
 
         write_settings(self.directory, self.port, self._overrides)

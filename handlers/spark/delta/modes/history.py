@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.commits.held_segments import exists
-from handlers.spark.delta.modes.bringing import NUMBER, Bringing
-from handlers.spark.delta.saving import save
-from handlers.spark.delta.statements import equal, listed, literal
+from handlers.spark.delta.modes.bringing import NUMBER, Bringing, save
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import TableRef, equal, listed, literal, quoted
 
 CHANGES = "binlane_changes"
 _VERSIONS = "binlane_versions"

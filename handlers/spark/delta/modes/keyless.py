@@ -9,11 +9,9 @@ from pyspark.sql import SparkSession
 
 from handlers.logs import get_logger
 from handlers.spark.delta.evolving import schema
-from handlers.spark.delta.modes.bringing import NUMBER, Bringing
-from handlers.spark.delta.saving import save
-from handlers.spark.delta.statements import equal, listed
+from handlers.spark.delta.modes.bringing import NUMBER, Bringing, save
 from handlers.spark.options import SparkOptions
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import TableRef, equal, listed, quoted
 
 _CHANGES = "binlane_changes"
 _STAGED = "binlane_staged"

@@ -9,15 +9,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.commits.exactly_once import settings
-from handlers.spark.delta.evolving import spark_schema
-from handlers.spark.delta.modes.bringing import NUMBER, Bringing
-from handlers.spark.delta.saving import save
-from handlers.spark.delta.state import TableState, look
-from handlers.spark.delta.statements import equal, listed, literal
+from handlers.spark.delta.evolving import TableState, look, spark_schema
+from handlers.spark.delta.modes.bringing import NUMBER, Bringing, save
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import TableRef, equal, listed, literal, quoted
 
 _SEGMENTS = "binlane_segments"
 _CHANGES = "binlane_changes"

@@ -12,9 +12,8 @@ from handlers.api import Change, Rejected
 from handlers.mysql.ddl import StatementError, TableName, parse
 from handlers.options.templates import place_of
 from handlers.spark.ddl.follow import DDLResult, follow
-from handlers.spark.ddl.replacing import replace_rows
-from handlers.spark.ddl.surroundings import Surroundings
-from handlers.spark.ddl.target import Target
+from handlers.spark.ddl.rewriting import replace_rows
+from handlers.spark.ddl.target import Surroundings, Target
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure, cannot_follow, explained
@@ -102,17 +101,12 @@ class Following:
         look_again: Callable[[], None] = lambda: None,
     ) -> DDLResult:
         """See handlers.spark.ddl.target for `fence` and `look_again`."""
-        options = self._world.options
         return follow(
             sessions,
             change,
             self._around(),
-            database=self._own.database,
-            table=self._own.table,
-            rules=options.ddl,
+            self._own,
             note=self.note(change.source_time_ms).to_json(),
-            mode=options.mode,
-            prefix=options.prefix,
             key=key,
             topics=topics,
             fence=fence,
@@ -130,9 +124,7 @@ class Following:
         target = Target(
             sessions=sessions,
             around=self._around(),
-            mode=world.options.mode,
-            prefix=world.options.prefix,
-            at=(statement.topics[0], statement.partition, statement.offset, statement.index),
+            places=[(statement.topics[0], statement.partition, statement.offset, statement.index)],
             time_ms=statement.source_time_ms,
             note=self.note(statement.source_time_ms).to_json(),
             fence=fence,
@@ -148,6 +140,7 @@ class Following:
     def _around(self) -> Surroundings:
         world = self._world
         return Surroundings(
+            options=world.options,
             ref_of=lambda name: world.locations.ref_to_write(name.database, name.table),
             files=world.files,
             root=world.locations.logs,
@@ -155,9 +148,6 @@ class Following:
             leaving=world.leaving,
             databases_of=world.databases_of,
             handles=world.context.handles or (lambda _: True),
-            partition_by=world.options.partition_by,
-            cluster_by=world.options.cluster_by,
-            properties=world.options.properties,
             overrides=world.overrides,
             next_version=world.without_spark.next_version,
             create=world.without_spark.create,

@@ -11,9 +11,8 @@ from pyspark.sql.types import StructField
 from handlers.api import Change
 from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.spark.delta.evolving import spark_schema
-from handlers.spark.delta.plain_table import OF_COLUMNS
-from handlers.spark.delta.state import TableState
+from handlers.spark.delta.evolving import TableState, spark_schema
+from handlers.spark.delta.own_commit import OF_COLUMNS
 from handlers.spark.log.segment_file import Statement, columns_of
 from handlers.spark.rows.column_types import column_type, may_change_alone, spark_name
 from handlers.spark.rows.shape import Mode, Shape, log_schema, reserved_names

@@ -18,11 +18,9 @@ from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import Reach
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.follow import DDLResult, Key
-from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import batches_of
 from handlers.spark.delta.commits.exactly_once import MergeConflict, check_before
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.statements import of_new_table
 from handlers.spark.delta.upkeep import LARGE
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import SeenTable
@@ -31,12 +29,12 @@ from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.iceberg.columns import arrow_schema, lacking, new_partitions, new_schema, unfit
-from handlers.spark.iceberg.commits import TableCommit, held_in
+from handlers.spark.iceberg.commits import TableCommit, expire, held_in
 from handlers.spark.iceberg.merging import bring
-from handlers.spark.iceberg.upkeep import expire
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import HISTORY, Shape
+from handlers.spark.table_ref import as_texts, find
 
 _FOLLOWED = "binlane.statement"
 """The table property with the place of the last statement that changed the table."""
@@ -89,7 +87,7 @@ class IcebergWork(TableWork):
                 schema,
                 location=self._catalog.location_of(self._name),
                 partition_spec=new_partitions(self.options.partition_by, schema),
-                properties={_METADATA: "true"} | of_new_table((), self.options.properties),
+                properties={_METADATA: "true"} | as_texts(self.options.properties),
             )
         return TableCommit(self.ref, table)
 
@@ -196,7 +194,7 @@ class IcebergFollowing(Following):
             elif isinstance(one, ddl.RenameColumn | ddl.DropColumn) and key is not None:
                 new = one.to if isinstance(one, ddl.RenameColumn) else None
                 key = tuple(to for each in key if (to := new if find((each,), one.name) else each))
-        return DDLResult((own,), (), done, key)
+        return DDLResult((own,), done, key)
 
     def _steps(self, operations: Iterable[ddl.Operation], sql: str) -> Sequence[ddl.Operation]:
         """Return the operations that are followed. Raises Rejected."""

@@ -12,16 +12,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField
 
 from handlers.api import Rejected
-from handlers.spark.delta.evolving import spark_schema, sql_type
+from handlers.spark.delta.evolving import TableState, look, spark_schema, sql_type
 from handlers.spark.delta.modes.replica import key_range
-from handlers.spark.delta.state import TableState, look
-from handlers.spark.delta.statements import equal, literal
 from handlers.spark.engine.table.world import World
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import RowPiece
 from handlers.spark.rows.shape import Shape
 from handlers.spark.rows.spark_types import holds
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import TableRef, equal, literal, quoted
 
 
 @dataclass(frozen=True, slots=True)

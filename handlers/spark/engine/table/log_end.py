@@ -14,7 +14,7 @@ from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.engine.table.shared_tail import SharedTail
 from handlers.spark.engine.table.work import TableWork
-from handlers.spark.log.last_seen_table import Held, Told
+from handlers.spark.log.beside import Held, Told
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import Segment, Statement
 from handlers.spark.log.segments import SegmentLog, SegmentTaken

@@ -19,7 +19,7 @@ from handlers.spark.engine.table.failures import LogFailure, SparkFailure
 from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.waiting import Unmerged
 from handlers.spark.engine.table.work import TableWork
-from handlers.spark.log.last_seen_table import Held
+from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import Segment, Statement
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.rows.shape import Shape

@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from handlers.api import Batch, Change
+from handlers.failures import AskAgain
 from handlers.spark.delta.arrow_rows import are_plain, newest_of
-from handlers.spark.engine.pack_writer import Pending, Ticket
-from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.packs.pack_file import Piece, body_of, read_piece, rows_of
-from handlers.spark.log.packs.streams import Found, PackFolder
+from handlers.spark.log.pack_file import PackFolder, Piece, body_of, read_piece, rows_of
+from handlers.spark.log.pack_writer import Pending, Ticket
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, source_times
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
+from handlers.spark.log.streams import Found, Packs
 from handlers.spark.rows.shape import Shape
 
 _FEW_BYTES = 64 * 2**10
@@ -225,5 +226,42 @@ class SharedTail:
             # Another worker may have written it into the log.
             if isinstance(held, Pending) and not self._log.has_grown():
                 raise BrokenLog(missing(path)) from None
-            self._packs.streams.forget(self._stream)
+            self._packs.forget(self._stream)
             raise SegmentTaken(self._log.folder) from None
+
+
+_Place = tuple[str, int, int, int]
+_Whose = tuple[_Place, _Place, int, dict[str, str]]
+
+
+class Handed:
+    """Batches in packs that may not be durable: one per table, or per shard. One thread for each."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int | None, tuple[_Whose, Ticket]] = {}
+
+    def is_durable(self, batch: Batch) -> bool:
+        """Whether the batch was handed over and is durable. Raises AskAgain if not known yet."""
+        found = self._waiting.pop(batch.shard, None)
+        if found is None or found[0] != _whose(batch):
+            return False
+        ticket = found[1]
+        if ticket.is_durable is None:
+            self.wait(batch, ticket)
+        return bool(ticket.is_durable)
+
+    def wait(self, batch: Batch, ticket: Ticket) -> None:
+        """Wait until the pack of this ticket is durable. Raises AskAgain."""
+        if batch.changes:
+            self._waiting[batch.shard] = _whose(batch), ticket
+        raise AskAgain(ticket.wait())
+
+
+def _whose(batch: Batch) -> _Whose:
+    """With the topics' ids, because a recreated topic has the same positions."""
+    changes = batch.changes
+    return _place(changes[0]), _place(changes[-1]), len(changes), dict(batch.topic_ids)
+
+
+def _place(change: Change) -> _Place:
+    return change.topic, change.partition, change.offset, change.index

@@ -11,10 +11,10 @@ from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavaila
 from handlers.failures import RowsLost
 from handlers.options.templates import place_of
 from handlers.progress import MadeAnew
-from handlers.spark.engine.packs import Handed
 from handlers.spark.engine.table.failures import LogFailure
 from handlers.spark.engine.table.log_end import Entry, LogEnd
 from handlers.spark.engine.table.merges import Merges
+from handlers.spark.engine.table.shared_tail import Handed
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.marks import Marks

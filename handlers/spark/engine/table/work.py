@@ -17,23 +17,29 @@ from handlers.mysql.ddl import TableName
 from handlers.options.templates import place_of
 from handlers.progress import MadeAnew
 from handlers.rows import on_rows
-from handlers.spark.delta.commits.commit_files import held_in_files
-from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict, check_own
 from handlers.spark.delta.commits.held_segments import held_by
-from handlers.spark.delta.evolving import IncompatibleColumn, arrow_schema, evolve, lacking, schema
-from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.saving import check_free
-from handlers.spark.delta.state import TableState, look, look_in_files
+from handlers.spark.delta.evolving import (
+    TableState,
+    arrow_schema,
+    evolve,
+    lacking,
+    look,
+    look_in_files,
+    schema,
+)
+from handlers.spark.delta.modes import merge_by_spark
+from handlers.spark.delta.modes.bringing import Bringing, check_free
 from handlers.spark.delta.upkeep import UpkeepTimes, needs_optimize, optimize, vacuum
 from handlers.spark.engine.table.cutting import Cut, cut
 from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
 from handlers.spark.engine.table.judging import Judging
-from handlers.spark.engine.table.merge_limits import DDLLock, MergeSize, ddl_lock_of
+from handlers.spark.engine.table.waiting import DDLLock, MergeSize, ddl_lock_of
 from handlers.spark.engine.table.world import World
-from handlers.spark.log.last_seen_table import Held, ToldHeld
+from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import REPLACE, BrokenLog, Segment, missing, read_head
 from handlers.spark.log.segments import SegmentTaken
@@ -57,6 +63,7 @@ class TableWork:
         self.options = world.options
         self.known_ids = world.known_ids
         self.packs = world.packs
+        self.merges = world.merges
         self.ddl_lock: DDLLock = ddl_lock_of(world.locations.logs)
         self.told_held = ToldHeld(world.files, self.ref.log_folder)
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
@@ -66,11 +73,6 @@ class TableWork:
         self._declared: Declared | None = None  # as last seen by any thread
         self.replaced = 0
         """Bytes of the files that the last commit replaced, 0 if Spark made it."""
-
-    @property
-    def merges(self) -> bool:
-        """Whether segments are merged into a table. Otherwise they are the table."""
-        return self._world.applier is not None
 
     def declared(self) -> Declared:
         """What the table declares, as last seen. Raises what Spark and the store raise."""
@@ -171,7 +173,7 @@ class TableWork:
 
     def held(self) -> Held:
         """The segments of its log that the table contains. Raises BrokenLog if they are another log's. Raises
-        UnknownSegments, and what Spark raises."""
+        what Spark raises."""
         held = self._held()
         check_own(self.ref, held, self._world.files)
         return held
@@ -187,15 +189,13 @@ class TableWork:
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
         """Merge the segments in one commit. `after`: the last segment that the table is known to contain.
         Raises what `fenced` and Spark raise."""
-        applier = self._world.applier
-        assert applier is not None  # see `merges`
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
         made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
         self.replaced = 0 if made is None else made.size
         if made is not None:
             return
         with self._world.session() as session, self._world.spark.slots.merging(segments[0].written_ms / 1000):
-            self._counted(lambda: applier.apply(session, what))
+            self._counted(lambda: merge_by_spark(session, what, self.options))
 
     def _counted(self, commit: Callable[[], _T], *, may_decline: bool = False) -> _T:
         """Run a commit and count it as a merge, unless it declines: it returns None then."""
@@ -222,10 +222,7 @@ class TableWork:
             self._declared = self._declared_by(None)
             return self._seen(None, shape)
         has_added = self.options.mode == "changelog"
-        try:
-            table = self._evolved(self.no_rows(shape).schema if has_added else shape.schema)
-        except IncompatibleColumn as error:
-            raise Rejected(str(error)) from error
+        table = self._evolved(self.no_rows(shape).schema if has_added else shape.schema)
         self._declared = self._declared_by(table)
         why = self._declared.unfit_for(shape, self.options.mode) or self._unlike(table)
         if why is not None:

@@ -14,12 +14,11 @@ from pyspark.sql import SparkSession
 from handlers.api import HandlerContext
 from handlers.mysql.ddl import TableName
 from handlers.progress import KnownIds, PassingOver
-from handlers.spark.delta.modes.choice import Applier
 from handlers.spark.delta.without_spark import WithoutSpark
-from handlers.spark.engine.packs import Packs
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.streams import Packs
 from handlers.spark.options import SparkOptions
 from handlers.spark.runtime.session import SharedSpark
 
@@ -34,8 +33,6 @@ class World:
     locations: Locations
     files: Files
     packs: Packs
-    applier: Applier | None
-    """None if segments are the table itself."""
     without_spark: WithoutSpark
     """Makes commits without Spark."""
     iceberg: IcebergCatalog | None
@@ -50,6 +47,11 @@ class World:
     passing_over: PassingOver
     known_ids: KnownIds
 
+    @property
+    def merges(self) -> bool:
+        """Whether segments are merged into a table. Otherwise they are the table."""
+        return self.options.format != "parquet"
+
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
         """This thread's session, none for Iceberg. Raises SparkStarts within `in_background`."""
@@ -57,7 +59,7 @@ class World:
             yield cast(SparkSession, None)
             return
         if getattr(self.own, "is_background", False):
-            self.spark.check_started()
+            self.spark.start.check_done()
         session = getattr(self.own, "session", None)
         self.own.session = self.spark.fresh() if session is None else self.spark.renewed(session)
         yield self.own.session

@@ -1,21 +1,28 @@
-"""One pack as a file: pieces, each with the rows of one table as an Arrow stream, then an index.
+"""One pack as a file: pieces, each with the rows of one table as an Arrow stream, then an index. Streams are
+folders of packs, which are numbered in the order in which one worker has put them.
 
 A piece contains its log, the segment that it follows, and its place after that segment. So a piece is
 obsolete when its log has a later segment, and a missing piece is noticed when a later one exists."""
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
 
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.segment_folder import UsedUp
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files
 
+SHARED = "_shared"
+"""The folder of all streams, in the folder of all logs."""
+_NAME = re.compile(r"(\d{20})\.pack")
+_STREAM = re.compile(r"[0-9a-f]{32}")
 _VERSION = 1
 _MAGIC = b"binlane pack"
 _TAIL = struct.Struct("<QIB12s")
@@ -131,3 +138,59 @@ def _tail(path: str, told: bytes) -> _Found:
 
 def _damaged(path: str) -> str:
     return f"{path} is not a whole pack of binlane, although packs are written whole: {RESTORE}"
+
+
+class StreamEnded(Exception):
+    """The number was taken or used before: somebody has ended the stream."""
+
+
+def is_stream(name: str) -> bool:
+    """Whether a folder in SHARED is a stream's. A database may be called SHARED, too."""
+    return _STREAM.fullmatch(name) is not None
+
+
+class PackFolder:
+    """Any thread. Each method raises what the store raises."""
+
+    def __init__(self, files: Files, logs: str, stream: str) -> None:
+        """`logs`: the folder of all logs."""
+        self.path = f"{logs}/{SHARED}/{stream}"
+        self._files = files
+        self._used_up = UsedUp(files, self.path)
+
+    def place(self, number: int) -> str:
+        return f"{self.path}/{number:020d}.pack"
+
+    def put(self, number: int, data: bytes) -> None:
+        """Put a pack. It is durable and in the stream when this returns. Raises StreamEnded."""
+        try:
+            self._files.put(self.place(number), data)
+        except AlreadyThere:
+            raise StreamEnded(self.path) from None
+        if number <= self.removed():
+            self._files.delete(self.place(number))
+            raise StreamEnded(self.path)
+
+    def found(self) -> dict[int, Entry]:
+        """The existing packs, by number."""
+        entries = self._files.list(self.path)
+        return {int(name[1]): each for each in entries if (name := _NAME.fullmatch(each.name)) is not None}
+
+    def counting(self) -> dict[int, Entry]:
+        """The same without the last removed pack. If that exists again, a frozen worker has put it, and will
+        remove it."""
+        found = self.found()
+        found.pop(self.removed(), None)
+        return found
+
+    def removed(self) -> int:
+        """The number up to which numbers may have been used, and their packs removed."""
+        return self._used_up.last()
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """Remove packs that nobody needs. The last one of a stream is removed only after its end."""
+        if not numbers:
+            return
+        self._used_up.tell(max(numbers))
+        for number in sorted(numbers):
+            self._files.delete(self.place(number))

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from handlers.hanging_calls import Background
 from handlers.logs import get_logger
-from handlers.spark.log.packs.pack_file import Index, Piece, encoded
-from handlers.spark.log.packs.streams import PackFolder, StreamEnded
+from handlers.spark.log.pack_file import Index, PackFolder, Piece, StreamEnded, encoded
 from handlers.spark.log.stores.interface import Files
 
 _MOST_BYTES = 16 * 2**20

@@ -1,1 +1,0 @@
-"""Packs: files with rows of many tables, so that a small batch needs no file of its own."""
