@@ -222,6 +222,7 @@ def test_a_value_that_the_columns_refuse_is_its_rows_own_fault() -> None:
 WRONG = {
     "nothing": "returned NoneType, and not a Change or a list ([] leaves the change out)",
     "text": "returned str, and not a Change or a list",
+    "number": "returned int, and not a Change or a list",
     "row_of_pairs": "returned a change whose after is no dict",
     "keys_of_a_list": "returned a change whose key_columns is no tuple",
     "lacks_of_a_list": "returned a change whose lacks is no frozenset",
@@ -251,9 +252,7 @@ def test_a_batch_keeps_its_positions_and_their_order(function: str) -> None:
 
 
 def test_a_batch_is_no_answer() -> None:
-    with pytest.raises(
-        RuntimeError, match="transform row_functions:the_batch: TypeError: 'Batch' object is not"
-    ):
+    with pytest.raises(Rejected, match="row_functions:the_batch returned Batch, and not a Change or a list"):
         received(rule_with("the_batch", per_batch=True), {"id": 1})
 
 
@@ -263,6 +262,24 @@ def test_an_update_has_one_key() -> None:
     assert (found.before, found.after) == ({"id": "a"}, {"id": "a", "n": 1})
     with pytest.raises(Rejected, match="one key in before and another in after: change both in the same way"):
         received(rule_with("lower_new_key"), update)
+
+
+def test_an_update_says_which_row_had_its_key() -> None:
+    """Without the old row, another row's values would stay under the former key."""
+    row = {"tenant": 1, "id": 7}
+    update = {"op": "update", "after": row, "before_is_whole": False}
+    for before in (None, {"id": 7}):
+        with pytest.raises(Rejected, match="without the key column tenant; a new one must be in before, too"):
+            received(rule_with("with_tenant"), {**update, "before": before})
+    [found] = received(rule_with("with_tenant"), {**update, "before": row})
+    assert found.key == row
+    [found] = received(rule_with("lower_key"), {**update, "before": None})
+    assert found.key == {"id": "7"}, "the source's key has not changed"
+
+
+def test_it_makes_no_delete_if_deletes_are_ignored() -> None:
+    before, after = {"id": 1, "gone": 0}, {"id": 1, "gone": 1}
+    assert received(rule_with("softly", deletes="ignore"), {"before": before, "after": after}) == []
 
 
 @pytest.mark.parametrize("change", [{"id": 1}, {"before": {"id": 1}, "after": None}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -107,7 +107,7 @@ class Transform:
             answer = self._function(given)
             refuse_unrun(answer, self._function)
             # A row or a text is not taken for its parts: an empty one would leave the change out.
-            is_one = isinstance(answer, Change | Mapping | str | bytes | None)
+            is_one = isinstance(answer, Mapping | str | bytes) or not isinstance(answer, Iterable)
             made: list[Any] = [answer] if is_one else list(answer)
         except Rejected as error:
             raise Rejected(f"{self._name}: {error}", at=error.at if at is None else at) from error
@@ -166,6 +166,8 @@ class Transform:
             if fault := _fault_of(origin, own, made[0]):
                 raise RuleFault(f"{self._name} {fault}")
             if self._rows is not None:
+                if own.op == "delete" and self._rows.deletes == "ignore":
+                    continue
                 own = self._rows.formed(own, origin, batch.database, batch.name)
             if by_row and [*(own.key or {}).values()] != [*(origin.key or {}).values()]:
                 raise RuleFault(f"{self._name} or columns changed a key, but lanes.order_by is row")
@@ -211,10 +213,13 @@ def _fault_of(origin: Change, one: Change, first: Change) -> str:
         return f"returned a change with op {one.op}, which does not fit its before and after"
     if (key, one.types) != (first.key_columns, first.types):  # targets cut batches by both
         return "made several changes of one, and they differ in key_columns or types"
-    if one.op == "update" and any(
-        name in (before or ()) and (before or {})[name] != (after or {}).get(name) for name in key or ()
-    ):
+    known, row = before or {}, (before if after is None else after) or {}
+    if one.op == "update" and any(known[name] != row.get(name) for name in key or () if name in known):
         return "returned an update with one key in before and another in after: change both in the same way"
-    if missing := sorted(set(key or ()).difference((before if after is None else after) or ())):
-        return f"returned a row without the key column {', '.join(missing)}"
+    missing = set(key or ()).difference(row)
+    if one.op == origin.op == "update":  # by another key, the old row may be another one
+        missing |= set(key or ()).difference(known, origin.key_columns or ())
+    if missing:
+        both = "; a new one must be in before, too" if one.op == "update" else ""
+        return f"returned a row without the key column {', '.join(sorted(missing))}{both}"
     return ""
