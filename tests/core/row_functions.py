@@ -87,6 +87,11 @@ def with_tenant(change: Change) -> Change:
     return replace(change, key_columns=("tenant", "id"))
 
 
+def with_old_row(change: Change) -> Change:
+    assert change.after is not None
+    return replace(change, before={"id": change.after["id"]})
+
+
 def without_id(change: Change) -> Change:
     for row in (change.before, change.after):
         if row:

@@ -264,17 +264,27 @@ def test_an_update_has_one_key() -> None:
         received(rule_with("lower_new_key"), update)
 
 
-def test_an_update_says_which_row_had_its_key() -> None:
-    """Without the old row, another row's values would stay under the former key."""
-    row = {"tenant": 1, "id": 7}
-    update = {"op": "update", "after": row, "before_is_whole": False}
-    for before in (None, {"id": 7}):
-        with pytest.raises(Rejected, match="without the key column tenant; a new one must be in before, too"):
-            received(rule_with("with_tenant"), {**update, "before": before})
-    [found] = received(rule_with("with_tenant"), {**update, "before": row})
+@pytest.mark.parametrize("op", ["update", "delete"])
+def test_a_change_says_which_row_had_its_key(op: str) -> None:
+    """Without the old row, another row's values would stay under the former key. NULL may be a filler."""
+    row, rule = {"tenant": 1, "id": 7}, rule_with("with_tenant")
+    change = {"op": op, "after": row if op == "update" else None, "before_is_whole": False}
+    for before in (*([None] if op == "update" else []), {"id": 7}, {"id": 7, "tenant": None}):
+        with pytest.raises(Rejected, match="a row without the key column tenant; an old row"):
+            received(rule, {**change, "before": before})
+    [found] = received(rule, {**change, "before": row})
     assert found.key == row
-    [found] = received(rule_with("lower_key"), {**update, "before": None})
-    assert found.key == {"id": "7"}, "the source's key has not changed"
+    [found] = received(rule, {"op": "snapshot", "after": row})
+    assert found.key == row
+    if op == "update":
+        [found] = received(rule_with("lower_key"), {**change, "before": None})
+        assert found.key == {"id": "7"}, "the source's key has not changed"
+
+
+def test_an_old_row_that_it_makes_has_no_new_values() -> None:
+    update = {"op": "update", "before": None, "after": {"id": 1, "email": "new@x"}}
+    [found] = received(rule_with("with_old_row", columns={"mask": {"email": "redact"}}), update)
+    assert (found.before, found.after) == ({"id": 1}, {"id": 1, "email": "***"})
 
 
 def test_it_makes_no_delete_if_deletes_are_ignored() -> None:

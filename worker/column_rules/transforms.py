@@ -17,6 +17,7 @@ from handlers.loading.registry import load_function
 from handlers.loading.user_code import refuse_unrun
 from handlers.options.section import Section
 from handlers.rows import position, with_own_rows
+from worker.column_rules.computed import known_before
 from worker.column_rules.plan import Row, RuleFault
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Transform:
         """Return the results for one change as handlers get them. Raises RuleFault."""
         found = list[Change]()
         for one in made:
-            before = self._whole(one.before, origin.before, origin.after)
+            before = self._whole(one.before, origin.before, origin.after if one.op == "delete" else None)
             after = self._whole(one.after, origin.after, origin.before)
             lacks = one.lacks and one.lacks.difference(after or ())
             if after is not None and origin.after is None and not origin.before_is_whole:
@@ -213,13 +214,13 @@ def _fault_of(origin: Change, one: Change, first: Change) -> str:
         return f"returned a change with op {one.op}, which does not fit its before and after"
     if (key, one.types) != (first.key_columns, first.types):  # targets cut batches by both
         return "made several changes of one, and they differ in key_columns or types"
-    known, row = before or {}, (before if after is None else after) or {}
+    known, row = known_before(one), (before if after is None else after) or {}
     if one.op == "update" and any(known[name] != row.get(name) for name in key or () if name in known):
         return "returned an update with one key in before and another in after: change both in the same way"
     missing = set(key or ()).difference(row)
-    if one.op == origin.op == "update":  # by another key, the old row may be another one
+    if {one.op, origin.op} <= {"update", "delete"}:  # by another key, the old row may be another one
         missing |= set(key or ()).difference(known, origin.key_columns or ())
     if missing:
-        both = "; a new one must be in before, too" if one.op == "update" else ""
-        return f"returned a row without the key column {', '.join(sorted(missing))}{both}"
+        names = ", ".join(sorted(missing))
+        return f"returned a row without the key column {names}; an old row (before) needs a new one, too"
     return ""
