@@ -103,9 +103,7 @@ def _own_json(records: Sequence[Record], topic: str) -> Guess:
         )
     database, _, table = topics.pop().strip(".").rpartition(".")
     after = "."
-    objects = [
-        {name for name in row if PLAIN.fullmatch(name) and isinstance(row[name], dict)} for row in rows
-    ]
+    objects = [{name for name in row if isinstance(row[name], dict)} for row in rows]
     nested = set(filter(PLAIN.fullmatch, set[str].intersection(*objects)))
     if not all("id" in row for row in rows) and len(nested := nested & {"after"} or nested) == 1:
         after = nested.pop()  # of several, another may be the row
