@@ -82,6 +82,16 @@ def again(change: Change) -> Change:
     return replace(change, op="insert", before=None, after=change.after or change.before)
 
 
+def with_tenant(change: Change) -> Change:
+    """The tenant becomes a part of the key."""
+    return replace(change, key_columns=("tenant", "id"))
+
+
+def with_old_row(change: Change) -> Change:
+    assert change.after is not None
+    return replace(change, before={"id": change.after["id"]})
+
+
 def without_id(change: Change) -> Change:
     for row in (change.before, change.after):
         if row:
@@ -151,6 +161,10 @@ def empty_text(change: Change) -> Any:
 
 def text(_change: Change) -> Any:
     return ["row"]
+
+
+def number(_change: Change) -> Any:
+    return 7
 
 
 def row_of_pairs(change: Change) -> Change:

@@ -23,6 +23,7 @@ from processing import Stage
 
 from handlers import Change
 from worker.attempts.circuit import BoundHandler
+from worker.column_rules.expectations import Unmet
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.batch_cutting import rebind
 from worker.units.sharding import spread
@@ -251,6 +252,26 @@ def test_rows_that_wait_in_their_shards_go_by_the_rules_after_a_reload() -> None
         assert [(c.offset, c.index) for c in after.changes or ()] == [
             each for each in before[number] if each[0] < 2
         ]
+
+
+def test_rows_that_wait_are_judged_by_the_expectations_after_a_reload() -> None:
+    """In shards, and in a batch that waits for its retry."""
+    expecting = table(expect={"known": {"check": "email <> 'ada@x'", "on_failure": "halt"}})
+    whole = Unit(table(), 0)
+    whole.shards = Shards()
+    made = work(whole, chunk(assignment(), [record(0, **EMAIL)]))
+    assert made.decode(refuse) is None
+    [(number, part)] = spread(made).parts
+    whole.table = expecting
+    shard = work(whole.shards.get(whole, number, 4), part)
+    waiting = decoded(table(), [record(0, **EMAIL)])
+    waiting.runs = runs_of(waiting)
+    waiting.unit.table = expecting
+    rebind(waiting)
+    assert waiting.runs == []
+    for each in (shard, waiting):
+        assert (found := each.decode(refuse)) is not None
+        assert isinstance(found[1], Unmet)
 
 
 def test_rows_by_other_rules_wait_for_those_that_were_spread_before_a_reload() -> None:

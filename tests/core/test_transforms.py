@@ -222,6 +222,7 @@ def test_a_value_that_the_columns_refuse_is_its_rows_own_fault() -> None:
 WRONG = {
     "nothing": "returned NoneType, and not a Change or a list ([] leaves the change out)",
     "text": "returned str, and not a Change or a list",
+    "number": "returned int, and not a Change or a list",
     "row_of_pairs": "returned a change whose after is no dict",
     "keys_of_a_list": "returned a change whose key_columns is no tuple",
     "lacks_of_a_list": "returned a change whose lacks is no frozenset",
@@ -251,9 +252,7 @@ def test_a_batch_keeps_its_positions_and_their_order(function: str) -> None:
 
 
 def test_a_batch_is_no_answer() -> None:
-    with pytest.raises(
-        RuntimeError, match="transform row_functions:the_batch: TypeError: 'Batch' object is not"
-    ):
+    with pytest.raises(Rejected, match="row_functions:the_batch returned Batch, and not a Change or a list"):
         received(rule_with("the_batch", per_batch=True), {"id": 1})
 
 
@@ -263,6 +262,34 @@ def test_an_update_has_one_key() -> None:
     assert (found.before, found.after) == ({"id": "a"}, {"id": "a", "n": 1})
     with pytest.raises(Rejected, match="one key in before and another in after: change both in the same way"):
         received(rule_with("lower_new_key"), update)
+
+
+@pytest.mark.parametrize("op", ["update", "delete"])
+def test_a_change_says_which_row_had_its_key(op: str) -> None:
+    """Without the old row, another row's values would stay under the former key. NULL may be a filler."""
+    row, rule = {"tenant": 1, "id": 7}, rule_with("with_tenant")
+    change = {"op": op, "after": row if op == "update" else None, "before_is_whole": False}
+    for before in (*([None] if op == "update" else []), {"id": 7}, {"id": 7, "tenant": None}):
+        with pytest.raises(Rejected, match="a row without the key column tenant; an old row"):
+            received(rule, {**change, "before": before})
+    [found] = received(rule, {**change, "before": row})
+    assert found.key == row
+    [found] = received(rule, {"op": "snapshot", "after": row})
+    assert found.key == row
+    if op == "update":
+        [found] = received(rule_with("lower_key"), {**change, "before": None})
+        assert found.key == {"id": "7"}, "the source's key has not changed"
+
+
+def test_an_old_row_that_it_makes_has_no_new_values() -> None:
+    update = {"op": "update", "before": None, "after": {"id": 1, "email": "new@x"}}
+    [found] = received(rule_with("with_old_row", columns={"mask": {"email": "redact"}}), update)
+    assert (found.before, found.after) == ({"id": 1}, {"id": 1, "email": "***"})
+
+
+def test_it_makes_no_delete_if_deletes_are_ignored() -> None:
+    before, after = {"id": 1, "gone": 0}, {"id": 1, "gone": 1}
+    assert received(rule_with("softly", deletes="ignore"), {"before": before, "after": after}) == []
 
 
 @pytest.mark.parametrize("change", [{"id": 1}, {"before": {"id": 1}, "after": None}])

@@ -102,6 +102,21 @@ def test_own_json_has_its_row_and_its_key_found(played: Broker, tmp_path: Path) 
     assert (layout.database, layout.table, layout.after, layout.key) == ("=fleet", "=trips", "trip", ["id"])
 
 
+@pytest.mark.parametrize(
+    ("objects", "after"), [(("before", "after"), "after"), (("after", "ids"), "after"), (("a", "b"), ".")]
+)
+def test_own_json_with_several_objects_has_the_row_named_after(
+    played: Broker, objects: tuple[str, ...], after: str, tmp_path: Path
+) -> None:
+    topic = topic_of(
+        played, f"objects.{'.'.join(objects)}", json.dumps({name: {} for name in objects}).encode()
+    )
+    assert init(played, tmp_path / "first.yaml", topic).return_value == 0
+    layout = load(tmp_path / "first.yaml").json_layout
+    assert layout is not None
+    assert layout.after == after
+
+
 def canal(database: str, table: str) -> dict[str, Any]:
     row = {"pkNames": ["id"], "mysqlType": {"id": "int"}, "data": [{"id": "1"}]}
     return {"database": database, "table": table, "type": "INSERT", "isDdl": False, "es": 1, **row}
@@ -157,6 +172,10 @@ SECRET = b"hunter2-is-secret"
         ([b'"' + SECRET + b'"'], "begins like '\"aaaaaa9-aa-aaaaaa\"'"),
         ([b"\x00\x00\x00\x00\x07" + SECRET], "begins as with a schema registry (schema 7)"),
         ([b'{"a": 1}', SECRET], "no format reads its records"),
+        (
+            [b'{"a": {}}', json.dumps(canal("", "hunter")).encode()],
+            "it is a Canal message: set `format: canal`",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told_without_its_values(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -17,6 +17,7 @@ from handlers.loading.registry import load_function
 from handlers.loading.user_code import refuse_unrun
 from handlers.options.section import Section
 from handlers.rows import position, with_own_rows
+from worker.column_rules.computed import known_before
 from worker.column_rules.plan import Row, RuleFault
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Transform:
             answer = self._function(given)
             refuse_unrun(answer, self._function)
             # A row or a text is not taken for its parts: an empty one would leave the change out.
-            is_one = isinstance(answer, Change | Mapping | str | bytes | None)
+            is_one = isinstance(answer, Mapping | str | bytes) or not isinstance(answer, Iterable)
             made: list[Any] = [answer] if is_one else list(answer)
         except Rejected as error:
             raise Rejected(f"{self._name}: {error}", at=error.at if at is None else at) from error
@@ -150,7 +151,7 @@ class Transform:
         """Return the results for one change as handlers get them. Raises RuleFault."""
         found = list[Change]()
         for one in made:
-            before = self._whole(one.before, origin.before, origin.after)
+            before = self._whole(one.before, origin.before, origin.after if one.op == "delete" else None)
             after = self._whole(one.after, origin.after, origin.before)
             lacks = one.lacks and one.lacks.difference(after or ())
             if after is not None and origin.after is None and not origin.before_is_whole:
@@ -166,6 +167,8 @@ class Transform:
             if fault := _fault_of(origin, own, made[0]):
                 raise RuleFault(f"{self._name} {fault}")
             if self._rows is not None:
+                if own.op == "delete" and self._rows.deletes == "ignore":
+                    continue
                 own = self._rows.formed(own, origin, batch.database, batch.name)
             if by_row and [*(own.key or {}).values()] != [*(origin.key or {}).values()]:
                 raise RuleFault(f"{self._name} or columns changed a key, but lanes.order_by is row")
@@ -211,10 +214,13 @@ def _fault_of(origin: Change, one: Change, first: Change) -> str:
         return f"returned a change with op {one.op}, which does not fit its before and after"
     if (key, one.types) != (first.key_columns, first.types):  # targets cut batches by both
         return "made several changes of one, and they differ in key_columns or types"
-    if one.op == "update" and any(
-        name in (before or ()) and (before or {})[name] != (after or {}).get(name) for name in key or ()
-    ):
+    known, row = known_before(one), (before if after is None else after) or {}
+    if one.op == "update" and any(known[name] != row.get(name) for name in key or () if name in known):
         return "returned an update with one key in before and another in after: change both in the same way"
-    if missing := sorted(set(key or ()).difference((before if after is None else after) or ())):
-        return f"returned a row without the key column {', '.join(missing)}"
+    missing = set(key or ()).difference(row)
+    if {one.op, origin.op} <= {"update", "delete"}:  # by another key, the old row may be another one
+        missing |= set(key or ()).difference(known, origin.key_columns or ())
+    if missing:
+        names = ", ".join(sorted(missing))
+        return f"returned a row without the key column {names}; an old row (before) needs a new one, too"
     return ""

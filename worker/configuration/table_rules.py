@@ -246,7 +246,7 @@ class TableRule(Section):
 
     def shows_as(self, other: TableRule) -> bool:
         """Whether handlers see a change in the same way by both rules."""
-        keys = ("columns", "filter", "transform", "deletes", "deleted_column")
+        keys = ("columns", "filter", "transform", "expect", "deletes", "deleted_column")
         return self._secret == other._secret and all(
             getattr(self, key) == getattr(other, key) for key in keys
         )

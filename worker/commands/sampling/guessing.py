@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,9 +89,11 @@ def changes_by_route(format_: Format, record: Record) -> Skip | list[tuple[Route
 def _own_json(records: Sequence[Record], topic: str) -> Guess:
     """Return a layout for JSON objects of any writer: the topic's name is that of the table."""
     rows = []
-    for record in records:
-        if (row := object_in(record.value() or b"")) is None:
-            raise GuessError(f"topic {topic}: no format reads its records; {_shape(record.value() or b'')}")
+    for value in (record.value() or b"" for record in records):
+        row = object_in(value)
+        if row is None or (hint := hint_at(value, "json")):
+            told = f"; {_shape(value)}" if row is None else hint
+            raise GuessError(f"topic {topic}: no format reads its records{told}")
         rows.append(row)
     if not rows:
         raise GuessError(f"topic {topic}: its first records have no values")
@@ -102,18 +103,16 @@ def _own_json(records: Sequence[Record], topic: str) -> Guess:
         )
     database, _, table = topics.pop().strip(".").rpartition(".")
     after = "."
-    objects = (name for row in rows for name in row if isinstance(row[name], dict))
-    nested = Counter(filter(PLAIN.fullmatch, objects))
-    if not all("id" in row for row in rows) and (most := nested.most_common(1)) and most[0][1] == len(rows):
-        after, rows = most[0][0], [row[most[0][0]] for row in rows]
+    objects = [{name for name in row if isinstance(row[name], dict)} for row in rows]
+    nested = set(filter(PLAIN.fullmatch, set[str].intersection(*objects)))
+    if not all("id" in row for row in rows) and len(nested := nested & {"after"} or nested) == 1:
+        after = nested.pop()  # of several, another may be the row
+        rows = [row[after] for row in rows]
     key = [name for name in ("id", f"{table}_id") if all(row.get(name) is not None for row in rows)][:1]
     layout: dict[str, Any] = {"database": f"={database or 'topics'}", "table": f"={table}", "after": after}
-    hint = hint_at(records[0].value() or b"", "json").removeprefix("; ")
-    notes = [hint] if hint else []
+    notes = ["no key was found, so rows are identified by all their columns: set json.key"]
     if key:
-        layout["key"] = key
-    else:
-        notes.append("no key was found, so rows are identified by all their columns: set json.key")
+        layout["key"], notes = key, []
     return Guess("json", [f"{database or 'topics'}.{table}"], layout, len(rows), len(rows), notes)
 
 
