@@ -10,7 +10,7 @@ import msgspec
 
 from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, see
 from handlers.spark.delta.log_actions import Action, CommitInfo, read_action
-from handlers.spark.delta.log_files import Unknown, hinted_version
+from handlers.spark.delta.log_files import Unknown, has_commits, hinted_version
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
 
@@ -73,7 +73,7 @@ def notes_in_files(files: Files, path: str, most: int, newest: int | None = None
 def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the commits that Delta has not removed yet, with their versions. None without a table."""
     folder = f"{path}/_delta_log"
-    since = [] if newest is not None else _since_checkpoint(files, folder)
+    since = [] if newest is not None else _since_checkpoint(files, path)
     yield from reversed(since)
     version = since[0][0] - 1 if since else -1 if newest is None else newest
     while version >= 0 and (commit := _commit(files, folder, version)) is not None:
@@ -81,8 +81,9 @@ def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterato
         version -= 1
 
 
-def _since_checkpoint(files: Files, folder: str) -> list[tuple[int, bytes]]:
+def _since_checkpoint(files: Files, path: str) -> list[tuple[int, bytes]]:
     """Return the commits since the newest checkpoint, and that checkpoint's own, with their versions."""
+    folder = f"{path}/_delta_log"
     try:
         checkpoint = hinted_version(files, folder)
     except FileNotFoundError:
@@ -92,7 +93,7 @@ def _since_checkpoint(files: Files, folder: str) -> list[tuple[int, bytes]]:
         since.append(commit)
         if len(since) > _MOST:
             raise Unknown
-    if not since and files.exists(folder):
+    if not since and has_commits(files, path):
         raise Unknown
     return [(checkpoint + at, each) for at, each in enumerate(since)]
 
