@@ -198,6 +198,8 @@ class SparkOptions(Options):
             raise ValueError("format iceberg: write namespace.table, such as {database}.{table}")
         if str(self.properties.get("format-version", 2)) not in ("1", "2"):
             raise ValueError("properties: PyIceberg writes format-version 1 and 2")
+        if str(self.properties.get("write.format.default", "parquet")).lower() != "parquet":
+            raise ValueError("properties: PyIceberg writes files of write.format.default parquet only")
         columns = set[str]()
         for text in self.partition_by:
             found = PARTITION.fullmatch(text)

@@ -18,7 +18,7 @@ from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
 from handlers.spark.delta.commits.exactly_once import check_before, known_segment, remember_segment
 from handlers.spark.delta.evolving import Column, spark_schema
 from handlers.spark.delta.few_files import Rewrite, files_of
-from handlers.spark.delta.log_files import snapshot_in_files
+from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion, can_be_made, is_plain, new_table
 from handlers.spark.delta.table_columns import ColumnChange, arrow_columns
@@ -72,7 +72,7 @@ class WithoutSpark:
         ref, note = what.ref, what.note
         if not self.is_on or ref.path is None or not self._suit(what):
             return None
-        is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
+        is_new = self._makes and not has_commits(self._files, ref.path)
         table = None if is_new else self._table(ref)
         if table is None and not is_new:
             return None

@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
+from handlers.spark.log.last_seen_table import Held
 
 from handlers.spark.delta.commits.commit_notes import LostCommit, held_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.own_commit import can_be_made
 from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.stores.interface import temporary_name
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions, SparkSection
 from handlers.spark.read.in_duckdb import read_at
@@ -97,6 +99,18 @@ def first_version(table: Table) -> dict[str, Any]:
         "protocol": {name: sorted(each) if isinstance(each, list) else each for name, each in parts},
         "txn": (found["txn"]["appId"], found["txn"]["version"]),
     }
+
+
+def test_the_rest_of_a_first_commit_is_no_table(make_table: MakeTable) -> None:
+    """Of a worker that was killed before it named the commit."""
+    table = make_table(merge=BY_RS)
+    rest = Path(table.path, "_delta_log", temporary_name())
+    rest.parent.mkdir(parents=True)
+    rest.write_bytes(b"{")
+    table.put(ORDERS, {"id": 1})
+    assert held_in_files(LocalFiles(), table.path, table.ref.app_id) == Held()
+    assert bring(table)
+    assert table.makers == "d"
 
 
 @pytest.mark.parametrize("mode", ["replica", pytest.param("changelog", marks=pytest.mark.soak)])

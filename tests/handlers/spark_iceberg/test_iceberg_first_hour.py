@@ -33,6 +33,10 @@ from handlers.spark.read.in_duckdb import Source, read
         ({"mode": "replica", "partition_by": ["days(A)", "hours(a)"]}, "second of its column"),
         ({"mode": "replica", "partition_by": ["a", "bucket(4, a)"]}, "second of its column"),
         ({"mode": "replica", "properties": {"format-version": 3}}, "PyIceberg writes format-version 1 and 2"),
+        (
+            {"mode": "replica", "properties": {"write.format.default": "orc"}},
+            "write.format.default parquet only",
+        ),
     ],
 )
 def test_what_iceberg_cannot_do_is_said_at_once(options: dict[str, Any], told: str) -> None:

@@ -200,6 +200,14 @@ def test_a_second_partition_of_a_column_is_refused(make_lake: MakeLake, version:
     assert lake.rows() == [{"id": 1, "name": "a"}]
 
 
+def test_a_table_with_other_files_than_parquet_is_refused(lake: IcebergLake) -> None:
+    _made(lake, ("id", IntegerType()), properties={"write.format.default": "orc"})
+    with pytest.raises(
+        Rejected, match=r"PyIceberg writes only parquet, and the table's write\.format\.default is orc"
+    ):
+        lake.take(change(1, {"id": 1, "name": "a"}))
+
+
 def test_a_column_that_pyiceberg_would_add_itself_is_refused(make_lake: MakeLake) -> None:
     lake = make_lake(partition_by=["bucket(4, id)"])
     name = "_partition_id_bucket"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from handlers.spark.delta.log_actions import Action, CommitInfo, read_action
-from handlers.spark.delta.log_files import Unknown, found_in
+from handlers.spark.delta.log_files import Unknown, found_in, has_commits
 from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import Files
@@ -191,7 +191,7 @@ def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterato
     """Yield the commits that Delta has not removed yet, with their versions. None without a table."""
     folder = f"{path}/_delta_log"
     if newest is None:
-        if not files.exists(folder):
+        if not has_commits(files, path):
             return
         checkpoint, commits = found_in(files, folder)
         newest = commits[-1] if commits else int(checkpoint[0][:20])

@@ -130,6 +130,9 @@ class IcebergWork(TableWork):
             return f"it has no column {added[0]}, so binlane did not create it: give it another table"
         if table is not None and table.format_version > 2:
             return f"PyIceberg writes versions 1 and 2 of the format, and this is {table.format_version}"
+        kind = "parquet" if table is None else table.properties.get("write.format.default", "parquet")
+        if kind.lower() != "parquet":
+            return f"PyIceberg writes only parquet, and the table's write.format.default is {kind}"
         schema = new_schema(columns) if table is None else table.schema()
         layout = new_partitions(self.options.partition_by, schema) if table is None else table.spec()
         return unfit(schema, layout, columns.names)

@@ -29,6 +29,7 @@ from handlers.spark.delta.evolving import (
     look_in_files,
     schema,
 )
+from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.modes import merge_by_spark
 from handlers.spark.delta.modes.bringing import Bringing, check_free
 from handlers.spark.delta.upkeep import UpkeepTimes, needs_optimize, optimize, vacuum
@@ -84,7 +85,7 @@ class TableWork:
         if not self.merges or self._world.iceberg is not None:
             return Declared()
         if self.ref.path is not None:
-            if not self._world.files.exists(f"{self.ref.path}/_delta_log"):
+            if not has_commits(self._world.files, self.ref.path):
                 return self._declared_by(None)
             if (found := look_in_files(self._world.files, self.ref.path)) is not None:
                 return self._declared_by(found)
@@ -216,18 +217,18 @@ class TableWork:
     def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
         """Change the table's columns, if the table exists, so that it can have rows of this shape. Returns
         the table as it then is. `is_first`: nothing of this source table was ever put. Raises Rejected."""
-        if self.ref.path is not None and not self._world.files.exists(f"{self.ref.path}/_delta_log"):
+        if self.ref.path is not None and not has_commits(self._world.files, self.ref.path):
             if is_first:  # later, files may be left of a crash in the first commit
                 check_free(self._world.files, self.ref.path)
             self._declared = self._declared_by(None)
             return self._seen(None, shape)
-        has_added = self.options.mode == "changelog"
-        table = self._evolved(self.no_rows(shape).schema if has_added else shape.schema)
+        is_log = self.options.mode == "changelog"
+        table = self._evolved(self.no_rows(shape).schema if is_log else shape.schema)
         self._declared = self._declared_by(table)
         why = self._declared.unfit_for(shape, self.options.mode) or self._unlike(table)
         if why is not None:
             raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
-        return None if self.options.mode == "changelog" else self._seen(table, shape)
+        return None if is_log else self._seen(table, shape)
 
     def _evolved(self, wanted: pa.Schema) -> TableState | None:
         """Give the table the columns and types that it lacks. Returns what it is then."""
