@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from handlers.clickhouse.client import ClickHouseClient, identifier
 from handlers.clickhouse.writing import OPENED, Line, Table, encoded, held_rows, insert, line_of
 from handlers.http.parts import RowRefused
-from handlers.versioned.row_states import State, in_pieces
+from handlers.versioned.row_states import State, are_one, in_pieces
 from handlers.versioned.versions import Unfit
 
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
@@ -57,11 +58,7 @@ class History:
             opened, ended = (self._lines(table, each) for each in _follow(table, some, last))
             # If the server refuses an opened one, the version before it stays the current one. That may be of
             # the same batch, so no version is opened with its end.
-            try:
-                insert(self.client, table, opened, self.most_bytes)
-            except RowRefused as error:
-                insert(self.client, table, self._deleted(table, some, error.at), self.most_bytes)
-                raise
+            self._open(table, some, opened)
             try:
                 insert(self.client, table, ended, self.most_bytes)
             except RowRefused as error:
@@ -71,23 +68,27 @@ class History:
     def _lines(self, table: Table, versions: Sequence[_Version]) -> list[Line]:
         return [self._line(table, one, one.last) for one in versions if one.last is not None]
 
-    def _deleted(self, table: Table, states: Sequence[State], at: int) -> list[Line]:
-        """Return deleted rows for the versions that are set aside with a refused one (see
-        `handlers.rows.borders`). Some may be written, and no change would end those before them."""
-        group: list[State] = []
-        for state in states:
-            if group and group[-1].version != state.version and (state.leaves or not group[-1].leaves):
-                if any(one.at == at for one in group):
-                    break
-                group = []
-            group.append(msgspec.structs.replace(state, row=None))
-        return self._lines(
-            table,
-            [
-                _Version(encoded(table, one.key, one.at), one.version, one.time, one.time, one)
-                for one in (group if len(group) > 1 else ())
-            ],
-        )
+    def _open(self, table: Table, states: Sequence[State], lines: Sequence[Line]) -> None:
+        """Insert opened versions. Raises RowRefused, and then deletes those that are set aside with the
+        refused one, because no change would end those before them. If an earlier attempt has written them
+        all, they count as accepted: their ends may be written, too."""
+        try:
+            insert(self.client, table, lines, self.most_bytes)
+        except RowRefused as error:
+            some = _set_aside(states, error.at)
+            more = f"AND {OPENED} BETWEEN {some[0].version} AND {some[-1].version}"
+            written = held_rows(self.client, table, some, 0, more=more)
+            if all(one.row is None or one.text in written for one in some):
+                places = {one.at for one in some}
+                self._open(table, states, [line for line in lines if line.at not in places])
+                return
+            gone = [
+                _Version(written[one.text], one.version, one.time, one.time, replace(one, row=None))
+                for one in some
+                if one.text in written
+            ]
+            insert(self.client, table, self._lines(table, gone), self.most_bytes)
+            raise
 
     def _line(self, table: Table, version: _Version, last: State) -> Line:
         times = [None if at is None else _EPOCH + _MILLISECOND * at for at in (version.start, version.end)]
@@ -116,6 +117,16 @@ class History:
         return found
 
 
+def _set_aside(states: Sequence[State], at: int) -> Sequence[State]:
+    """Return the state with this place, and those that are set aside with it."""
+    start = end = next(number for number, one in enumerate(states) if one.at == at)
+    while start and are_one(states[start - 1], states[start]):
+        start -= 1
+    while end + 1 < len(states) and are_one(states[end], states[end + 1]):
+        end += 1
+    return states[start : end + 1]
+
+
 def _follow(
     table: Table, states: Sequence[State], last: dict[str, _Version]
 ) -> tuple[Sequence[_Version], Sequence[_Version]]:
@@ -126,13 +137,14 @@ def _follow(
     made several changes of one, the last one of a row counts."""
     opened: dict[tuple[str, int], _Version] = {}
     every = list(last.values())
+    unset = dict.fromkeys(table.columns, b"\x01")  # NULL: so is a column read that a version lacks
     for state in states:
         if state.leaves and state.row == state.key:
             continue  # it changes nothing (see `is_move`)
         known = last.get(state.text)
         current = known if known is not None and known.end is None else None
         values: Mapping[str, bytes] = encoded(table, state.key if state.row is None else state.row, state.at)
-        if current is not None and state.is_snapshot and values.items() <= current.values.items():
+        if current and state.is_snapshot and values.items() <= {**unset, **current.values}.items():
             current.last = state
             continue
         at = state.time

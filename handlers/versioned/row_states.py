@@ -75,6 +75,11 @@ def check_late(
         )
 
 
+def are_one(former: State, state: State) -> bool:
+    """Whether two consecutive changes are applied or set aside together (see `handlers.rows.borders`)."""
+    return former.version == state.version or (former.leaves and not state.leaves)
+
+
 def with_held_rows(
     states: Sequence[State], read: Callable[[Sequence[State], bool], Mapping[str, _T]]
 ) -> Iterator[tuple[Sequence[State], Mapping[str, _T]]]:
@@ -84,19 +89,10 @@ def with_held_rows(
     `read` takes states, and whether to raise AnswerTooLarge if they exceed one read. (A single row has no
     such limit.) No other batch of these rows runs meanwhile. Raises AnswerTooLarge if even a single row is
     too large."""
-    if leaving := [state for state in states if state.leaves]:
-        staying = [state for state in states if not state.leaves]
-        yield from _in_pieces(staying, read)
-        states = leaving
-    yield from _in_pieces(states, read)
-
-
-def _in_pieces(
-    states: Sequence[State], read: Callable[[Sequence[State], bool], Mapping[str, _T]]
-) -> Iterator[tuple[Sequence[State], Mapping[str, _T]]]:
-    if whole := [state for state in states if state.whole]:
-        yield whole, {}
-    yield from in_pieces([state for state in states if not state.whole], read)
+    for some in ([one for one in states if not one.leaves], [one for one in states if one.leaves]):
+        if whole := [state for state in some if state.whole]:
+            yield whole, {}
+        yield from in_pieces([state for state in some if not state.whole], read)
 
 
 def in_pieces(
@@ -107,8 +103,8 @@ def in_pieces(
     while start < len(rest):
         count = min(count, len(rest) - start)
         end = start + count
-        if end < len(rest) and rest[end - 1].leaves and not rest[end].leaves:
-            end += 1  # both halves of a key change, so that a refused new row ends no version of the old one
+        while end < len(rest) and are_one(rest[end - 1], rest[end]):
+            end += 1  # what is set aside together, so that a refused row ends no version of another one
         piece = rest[start:end]
         try:
             held = read(piece, count > 1)

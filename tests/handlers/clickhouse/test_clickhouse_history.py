@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Batch, Rejected
 from handlers.testing import make_batch
+from handlers.versioned import row_states
 from handlers.versioned.row_states import RowMoved
 from handlers.versioned.versions import Unfit
 
@@ -202,16 +204,17 @@ def test_a_row_that_the_server_refuses_under_a_new_key_stays_under_the_old_one(
     assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "b", 10, 20), (2, "c", 20, None)]
 
 
+@pytest.mark.parametrize("condition", ["name != 'bad'", "_deleted OR name != 'bad'"])
 @pytest.mark.parametrize("is_move", [False, True])
 def test_rows_that_are_set_aside_with_a_refused_one_get_no_version(
-    clickhouse: ClickHouseServer, database: str, is_move: bool
+    clickhouse: ClickHouseServer, database: str, is_move: bool, condition: str
 ) -> None:
     """A transform has made both of one change. Or the row was marked under its old key, and moved."""
     both = {"moves_key": is_move, "offset": 5}
     made = change(20, "b") | both, change(20, "bad", 3, op="insert") | both | {"index": int(is_move)}
     with handler(clickhouse, mode="history") as it:
         it.handle(batch(database, change(10, "a"), change(10, "x", 2)))
-        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK _deleted OR name != 'bad'")
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK {condition}")
         for _ in range(2):
             with pytest.raises(Rejected):
                 it.handle(batch(database, *made, change(20, "y", 2, offset=6)))
@@ -219,6 +222,44 @@ def test_rows_that_are_set_aside_with_a_refused_one_get_no_version(
         assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "x", 10, 20), (2, "y", 20, None)]
         clickhouse.query(f"ALTER TABLE {database}.t DROP CONSTRAINT c")
         it.handle(letter(database, *made, offset=5))
+    assert versions(clickhouse, database) == [
+        *((1, "a", 10, 20), (1, "b", 20, None), (2, "x", 10, 20), (2, "y", 20, None)),
+        (3, "bad", 20, None),
+    ]
+
+
+def test_rows_of_one_change_are_set_aside_together_in_any_piece(
+    clickhouse: ClickHouseServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece ends before 1,000 changes if the rows are large, so it may end between them."""
+    monkeypatch.setattr(row_states, "_READ_AT_ONCE", 2)
+    made = [{**one, "offset": 5} for one in (change(20, "b"), change(20, "c"), change(20, "bad", 3))]
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), change(10, "x", 2)))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK name != 'bad'")
+        before = change(15, "y", 2, offset=4)
+        with pytest.raises(Rejected):
+            it.handle(batch(database, before, *made))
+        it.handle(batch(database, before))
+    assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "x", 10, 15), (2, "y", 15, None)]
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_version_that_the_server_has_accepted_and_refuses_now_stays(
+    clickhouse: ClickHouseServer, database: str, is_whole: bool
+) -> None:
+    """Someone adds a constraint before the batch comes again. `is_whole`: its ends had been written."""
+    end = "" if is_whole else " AND (__END_AT IS NULL OR name != 'a')"
+    made = [{**one, "offset": 5} for one in (change(20, "b"), change(20, "bad", 3))]
+    given = batch(database, *made, change(20, "y", 2, offset=6))
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), change(10, "x", 2)))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK 1{end}")
+        with nullcontext() if is_whole else pytest.raises(Unfit, match="it refuses the end"):
+            it.handle(given)
+        clickhouse.query(f"ALTER TABLE {database}.t DROP CONSTRAINT c")
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK name != 'bad'")
+        it.handle(given)
     assert versions(clickhouse, database) == [
         *((1, "a", 10, 20), (1, "b", 20, None), (2, "x", 10, 20), (2, "y", 20, None)),
         (3, "bad", 20, None),

@@ -111,6 +111,19 @@ def test_a_snapshot_again_adds_only_what_is_new(history: Target, tmp_path: Path)
     )
 
 
+def test_a_snapshot_that_equals_a_row_of_an_update_alone_adds_nothing(
+    history: Target, tmp_path: Path
+) -> None:
+    """The update lacks a column, and the row before it is unknown. So the column is NULL."""
+    lacks = {"before": {"id": 1}, "after": {"id": 1, "name": "a"}, "lacks": frozenset({"qty"})}
+    whole = batch(lacks, {"op": "snapshot", "after": row(1, "a", None)}, {"after": row(1, "b")})
+    with process(history, tmp_path) as handler:
+        for place in range(3):
+            handler.handle(part(whole, place, place + 1))
+        handler.handle(whole)
+    assert stored(history) == [(1, "a", None, 1000, 3000), (1, "b", 1, 3000, None)]
+
+
 def test_a_truncate_of_a_late_time_ends_no_version_before_its_start(history: Target, tmp_path: Path) -> None:
     truncate = {"op": "truncate", "sql": "TRUNCATE TABLE orders", "source_time_ms": 1500}
     with process(history, tmp_path) as handler:
