@@ -138,6 +138,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
     target.around.leaving(table)
     if not progress.has_begun:
         progress.begin()
+    target.look_again()
     _remove_log(target.around.files, f"{ref.path}/{DELTA_LOG}")
     if target.around.files.exists(ref.path):
         target.around.files.delete_tree(ref.path)
@@ -200,6 +201,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
         if new.path is not None:
             make_room(target.around.files, new.path)
         progress.begin()
+    target.look_again()
     if old.path is not None and new.path is not None:
         _move(target.around.files, old.path, new.path)
     else:

@@ -79,8 +79,8 @@ class Target:
     """Set if two workers may follow the statement at once. Delta uses this name to skip a step that changes
     rows if the other worker has committed it."""
     look_again: Callable[[], None] = lambda: None
-    """With `fence`: called right before each commit. Raises if another worker has followed the statement.
-    Later statements may be followed by then, and repeating a change of columns would undo them."""
+    """With `fence`: called right before each commit, move and removal. Raises if another worker has followed
+    the statement. Rows and statements after it may be in the table by then: repeating it would undo them."""
     keeps_dropped: bool = False
     """Whether columns that the source drops are kept."""
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -222,7 +222,7 @@ def test_a_statement_that_was_followed_is_not_repeated(two: IcebergLake) -> None
     two.merge()
     with two.handler._open.table("shop", "orders") as sink:  # type: ignore[union-attr]
         statement = change(3, None, None, op="ddl", sql="ALTER TABLE orders DROP COLUMN n")
-        assert sink._work.following.follow(statement, ("id",), ()).done == ()
+        assert sink._work.following.follow(statement, ("id",), ("cdc",), bool).done == ()
     assert two.rows()[0] == {"id": 1, "name": "a", "n": 7}
 
 

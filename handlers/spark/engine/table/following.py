@@ -45,16 +45,14 @@ class Following:
         it, `look_again` (see Target) raises MergeConflict.
 
         Raises LogFailure, MergeConflict, and what Spark raises."""
-        at = f"{statement.topics[0]}-{statement.partition}-{statement.offset}-{statement.index}"
-        fence = f"{self._ref.app_id}#{at}"
         try:
             with ExitStack() as stack:
                 sessions = self._sessions(stack, self._world.spark.slots)
                 if statement.op == REPLACE:
-                    self._replace(statement, sessions, fence, look_again)
+                    self._replace(statement, sessions, look_again)
                 else:
                     key, topics = statement.key_before, statement.topics
-                    self._follow(statement.change, sessions, key, topics, fence=fence, look_again=look_again)
+                    self._follow(statement.change, sessions, key, topics, look_again)
         except (MergeConflict, SparkStarts):
             raise
         except Exception as error:
@@ -68,13 +66,19 @@ class Following:
                 told = cannot_follow(statement, where, told)
             raise told from error
 
-    def follow(self, change: Change, key: tuple[str, ...] | None, topics: Sequence[str]) -> DDLResult:
+    def follow(
+        self,
+        change: Change,
+        key: tuple[str, ...] | None,
+        topics: Sequence[str],
+        look_again: Callable[[], None],
+    ) -> DDLResult:
         """Follow a `ddl` or `truncate` change when no row of this table waits. `topics`: the topic's names in
-        records of finished steps (`Marks.names`).
+        records of finished steps (`Marks.names`). `look_again`: see Target.
 
-        Raises Rejected, and what Spark raises."""
+        Raises Rejected, MergeConflict, and what `look_again` and Spark raise."""
         with ExitStack() as stack:  # without a slot: settling another table takes one
-            return self._follow(change, self._sessions(stack), key, topics)
+            return self._follow(change, self._sessions(stack), key, topics, look_again)
 
     def _sessions(
         self, stack: ExitStack, slot: AbstractContextManager[None] | None = None
@@ -96,11 +100,9 @@ class Following:
         sessions: Callable[[], SparkSession],
         key: tuple[str, ...] | None,
         topics: Sequence[str],
-        *,
-        fence: str = "",
-        look_again: Callable[[], None] = lambda: None,
+        look_again: Callable[[], None],
     ) -> DDLResult:
-        """See handlers.spark.ddl.target for `fence` and `look_again`."""
+        """See handlers.spark.ddl.target for `look_again`."""
         return follow(
             sessions,
             change,
@@ -109,7 +111,7 @@ class Following:
             note=self.note(change.source_time_ms).to_json(),
             key=key,
             topics=topics,
-            fence=fence,
+            fence=self._fence(change, topics),
             look_again=look_again,
         )
 
@@ -117,7 +119,6 @@ class Following:
         self,
         statement: Statement,
         sessions: Callable[[], SparkSession],
-        fence: str,
         look_again: Callable[[], None],
     ) -> None:
         world = self._world
@@ -127,10 +128,13 @@ class Following:
             places=[(statement.topics[0], statement.partition, statement.offset, statement.index)],
             time_ms=statement.source_time_ms,
             note=self.note(statement.source_time_ms).to_json(),
-            fence=fence,
+            fence=self._fence(statement, statement.topics),
             look_again=look_again,
         )
         replace_rows(target, self._ref, f"{world.locations.root}/{statement.sql}", "rows")
+
+    def _fence(self, of: Change | Statement, topics: Sequence[str]) -> str:
+        return f"{self._ref.app_id}#{topics[0]}-{of.partition}-{of.offset}-{of.index}"
 
     def note(self, source_time_ms: int) -> CommitNote:
         """Return the note of a commit that merges no segment."""

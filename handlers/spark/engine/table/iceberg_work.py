@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -174,11 +174,11 @@ class IcebergFollowing(Following):
     place in a table property: a repeated one finds it there."""
 
     def _follow(
-        self, change: Change, _: Any, key: Key | None, topics: Any, *, fence: str = "", look_again: Any = bool
+        self, change: Change, _: Any, key: Key | None, topics: Any, look_again: Callable[[], None]
     ) -> DDLResult:
         own, world, sql, time_ms = self._own, self._world, shown(change.sql), change.source_time_ms
         steps, done = self._steps(operations_of(change, own), sql), tuple[str, ...]()
-        places = [[each, change.partition, change.offset, change.index] for each in topics or (change.topic,)]
+        places = [[each, change.partition, change.offset, change.index] for each in topics]
         name = tuple(world.locations.in_catalog(*own))
         table = cast(IcebergCatalog, world.iceberg).load(name)
         if table is not None and msgspec.json.decode(table.properties.get(_FOLLOWED, "0")) not in places:

@@ -11,6 +11,7 @@ from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavaila
 from handlers.failures import RowsLost
 from handlers.options.templates import place_of
 from handlers.progress import MadeAnew
+from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.engine.table.failures import LogFailure
 from handlers.spark.engine.table.log_end import Entry, LogEnd
 from handlers.spark.engine.table.merges import Merges
@@ -254,12 +255,21 @@ class TableSink:
         self.end.forget_table()
         with self._work.ddl_lock.statement(self.name):
             # Finished steps are recorded by the place. A statement of a former topic had the same.
-            result = self._work.following.follow(change, key, names)
+            try:
+                result = self._work.following.follow(change, key, names, self._check_alone)
+            except MergeConflict as error:
+                raise SegmentTaken(self.log_folder) from error
         # Before the mark, which finishes the statement, so that it is not repeated.
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
                 self._forget(*touched)
         self.end.put_mark(self._work.shape(result.key or (), own), marks)
+
+    def _check_alone(self) -> None:
+        """Raise SegmentTaken if another worker has put something since `settle`: it follows the statement,
+        or has, and perhaps put rows that a repetition would change."""
+        if self.is_behind():
+            raise SegmentTaken(self.log_folder)
 
     def settle(self) -> None:
         """Merge everything that waits, and put a segment without rows.
