@@ -123,6 +123,9 @@ class Writing(Handler):
                 self._note(event="handles", items=self._context.handles("shop.items"))
             case "sleep":
                 time.sleep(0.5)
+            case "wait for the file":
+                while self._once is not None and not self._once.exists():
+                    time.sleep(0.01)
             case "hang":
                 _hang()
             case "fork":

@@ -240,6 +240,49 @@ def test_a_stopped_process_begins_no_call_after_the_session(make: Make, writing:
     assert stage.events(attempt=1), "it was no attempt"
 
 
+def test_a_stopped_process_begins_no_call_after_the_revocation(make: Make, writing: Entry) -> None:
+    stage = make({"handlers": [writing()]}, processes=1, lanes=1)
+    orders, lane = stage.unit("orders"), stage.lanes.lanes[0]
+    [pid] = stage.pids()
+    stop(pid)
+    stage.offer((orders, [0]))
+    stage.processors[0].start()
+    stage.wait(lambda: process.asking)
+    stage.partition.closed = True
+    assert stage.lanes.withdraw([orders], {stage.partition}, 0.1) == ["shop.orders"]
+    stage.calls.let_go()
+    os.kill(pid, signal.SIGCONT)
+    stage.wait(lambda: not lane.running)
+    assert stage.events() == []
+    stage.stop()
+    assert stage.pids() == [pid]
+
+
+def test_a_call_that_has_begun_is_answered_after_the_revocation(
+    make: Make, writing: Entry, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    stage = make(
+        {"handlers": [writing(does={"0": "wait for the file"}, once=str(gate))]}, processes=1, lanes=1
+    )
+    orders, lane = stage.unit("orders"), stage.lanes.lanes[0]
+    [pid] = stage.pids()
+    gate.touch()
+    stage.offer((orders, [0]))
+    stage.processors[0].start()
+    stage.wait(lambda: not gate.exists())
+    stage.partition.closed = True
+    assert stage.lanes.withdraw([orders], {stage.partition}, 0.1) == ["shop.orders"]
+    stage.calls.let_go()
+    time.sleep(0.2)
+    assert lane.running
+    gate.touch()
+    stage.wait(lambda: not lane.running)
+    stage.stop()
+    assert (stage.ids("orders"), stage.pids()) == ([[0]], [pid])
+    assert present(stage).ask("kept") == 1, "it answers"
+
+
 def test_a_process_forgets_what_is_told_while_another_batch_runs_alone(make: Make, writing: Entry) -> None:
     stage = make({"handlers": [writing()]}, processes=1, lanes=1)
     own = stage.processes._slots[0]

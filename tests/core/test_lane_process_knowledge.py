@@ -31,9 +31,9 @@ def noted_asks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]
     asked: list[tuple[Any, ...]] = []
     ask = process.Process.ask
 
-    def noted(self: process.Process, *what: Any) -> Any:
+    def noted(self: process.Process, *what: Any, **more: Any) -> Any:
         asked.append(what)
-        return ask(self, *what)
+        return ask(self, *what, **more)
 
     with monkeypatch.context() as patched:
         patched.setattr(process.Process, "ask", noted)

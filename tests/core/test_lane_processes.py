@@ -319,9 +319,9 @@ def test_a_small_batch_is_one_question(make: Make, writing: Entry, monkeypatch: 
     asked: list[str] = []
     ask = process.Process.ask
 
-    def noted(self: process.Process, name: str, *rest: Any) -> Any:
+    def noted(self: process.Process, name: str, *rest: Any, **more: Any) -> Any:
         asked.append(name)
-        return ask(self, name, *rest)
+        return ask(self, name, *rest, **more)
 
     monkeypatch.setattr(process.Process, "ask", noted)
     stage = make({"handlers": [writing()], "batch": {"max_records": 2}}, processes=1)

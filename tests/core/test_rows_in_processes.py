@@ -45,10 +45,10 @@ def test_a_process_keeps_rows_as_long_as_a_handler_asks_for_them(
     changes: Any = batch.changes
     ask = Slot.ask
 
-    def asked(self: Slot, table: str, process: Any, name: str, *rest: Any) -> Any:
+    def asked(self: Slot, table: str, process: Any, name: str, *rest: Any, **more: Any) -> Any:
         changes.reading.forget()  # another handler of the table has had the batch decoded again
         assert not process.released
-        return ask(self, table, process, name, *rest)
+        return ask(self, table, process, name, *rest, **more)
 
     monkeypatch.setattr(Slot, "ask", asked)
     assert changes.computed(len) == 1

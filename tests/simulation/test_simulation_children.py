@@ -17,7 +17,7 @@ from worker.processes import child as child_program
 from worker.processes import processes as processes_module
 from worker.processes.changes import Held
 from worker.processes.messages import REQUESTS, unpacked_error
-from worker.processes.opened import OpenedHandlers
+from worker.processes.opened import OpenedHandlers, asked_by
 from worker.processes.process import Known, Process
 from worker.processes.slot import Slot
 
@@ -107,11 +107,11 @@ def test_a_process_that_is_not_heard_any_more_lives_on(monkeypatch: Patch) -> No
 
 
 def test_a_batch_is_tried_again_while_its_late_answer_is_on_its_way(monkeypatch: Patch) -> None:
-    def ask(self: Process, name: str, *rest: Any) -> Any:
+    def ask(self: Process, name: str, *rest: Any, latest: Callable[[], float] | None = None) -> Any:
         if not self._free:
             self._free.append((next(self._numbers), self._connect(REQUESTS)))
         number, frames = self._free.pop()
-        frames.send((name, *rest))
+        frames.send((name, *rest) if latest is None else (name, *rest, latest()))
         end: Any = frames._socket
         late = current().now + 3.0
         while not end.end().data and current().now < late:
@@ -133,7 +133,10 @@ def test_an_answer_comes_before_the_handler_has_returned(monkeypatch: Patch) -> 
     real = OpenedHandlers.handle
 
     def handle(self: OpenedHandlers, *what: Any) -> None:
+        frames = asked_by.get()
+
         def later() -> None:
+            asked_by.set(frames)
             with suppress(Exception):
                 real(self, *what)
 
@@ -166,9 +169,9 @@ def test_a_ticket_of_an_ended_process_is_shown_to_the_next(monkeypatch: Patch) -
 def test_a_call_whose_process_has_ended_has_succeeded(monkeypatch: Patch) -> None:
     real = Slot.ask
 
-    def ask(self: Slot, table: str, process: Process, name: str, *rest: Any) -> Any:
+    def ask(self: Slot, table: str, process: Process, name: str, *rest: Any, **more: Any) -> Any:
         try:
-            return real(self, table, process, name, *rest)
+            return real(self, table, process, name, *rest, **more)
         except ProcessDied:
             if name == "handle":
                 return None
@@ -184,7 +187,7 @@ def test_every_batch_of_an_ended_process_is_blamed(monkeypatch: Patch) -> None:
         return ProcessDied("it has ended")
 
     monkeypatch.setattr(Slot, "_died", died)
-    found("commit", first=188)
+    found("commit", first=26)
 
 
 def test_a_process_that_has_ended_is_not_started_again(monkeypatch: Patch) -> None:
@@ -204,10 +207,12 @@ def test_a_new_process_counts_as_knowing_what_the_former_one_knew(monkeypatch: P
     found("progress")
 
 
-@pytest.mark.parametrize("plan_of", [opening_late, stalled])
-def test_a_child_begins_a_call_however_late(monkeypatch: Patch, plan_of: Callable[[int], Plan]) -> None:
+@pytest.mark.parametrize(("plan_of", "first"), [(opening_late, 0), (stalled, 16)])
+def test_a_child_begins_a_call_however_late(
+    monkeypatch: Patch, plan_of: Callable[[int], Plan], first: int
+) -> None:
     monkeypatch.setattr(processes_module, "latest_begin", lambda chunks, trusted_until: inf)
-    found_by("another's", plan_of=plan_of)
+    found_by("another's", first=first, plan_of=plan_of)
 
 
 def test_a_child_does_not_end_with_its_worker(monkeypatch: Patch) -> None:

@@ -20,7 +20,7 @@ import structlog
 from handlers.hanging_calls import cancel, stack_of
 from worker.observing import logs
 from worker.processes.messages import EVENTS, Events, Frames, packed_error
-from worker.processes.opened import Batches, OpenedHandlers
+from worker.processes.opened import Batches, OpenedHandlers, asked_by
 
 
 class Child:
@@ -54,6 +54,7 @@ class Child:
     def serve(self, number: int, frames: Frames) -> None:
         """Answer requests until the worker ends the connection."""
         self._threads[number] = threading.get_ident()
+        asked_by.set(frames)
         with contextlib.suppress(EOFError, OSError):
             while True:
                 name, *rest = frames.receive()

@@ -44,6 +44,8 @@ class Frames:
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         connected.settimeout(None)  # whatever limit a handler has set for all sockets of its process
+        self.last = False
+        """The message in progress is the last one."""
         self._rest = b""
         """Bytes that have been received behind the last message."""
 
@@ -77,6 +79,22 @@ class Frames:
         """Let both ends find that it has ended, after what is on its way."""
         with contextlib.suppress(OSError):  # it is closed
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def end_requests(self) -> None:
+        """Send no more, but receive. The other end finds that by `is_over`. Any thread."""
+        self.last = True
+        with contextlib.suppress(OSError):  # it is closed
+            self._socket.shutdown(socket.SHUT_WR)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the other end sends no more."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def close(self) -> None:
         self._socket.close()

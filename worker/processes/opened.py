@@ -6,6 +6,7 @@ import itertools
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from worker.formats.decoding import learn
 from worker.formats.interface import Record, SeparateDDL, UndecodableRecord
 from worker.formats.registry import FormatChoice
 from worker.observing import logs
-from worker.processes.messages import Events, packed_error, packed_fault
+from worker.processes.messages import Events, Frames, packed_error, packed_fault
 from worker.processes.records import made
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
@@ -58,6 +59,10 @@ class _Passed:
         return self.records.get((topic, partition, offset), {})
 
 
+asked_by = ContextVar[Frames]("asked_by")
+"""The connection whose requests this thread answers."""
+
+
 class OpenedHandlers:
     """Any thread. The worker numbers the handlers."""
 
@@ -81,7 +86,7 @@ class OpenedHandlers:
         self._all[number] = handler
 
     def decode_and_handle(
-        self, what: Sequence[Any], latest: float, call: Sequence[Any]
+        self, what: Sequence[Any], call: Sequence[Any], latest: float
     ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """Decode a batch and pass it to its handler. Returns the answer of `Batches.decode`, and the packed
         error of the handler."""
@@ -91,27 +96,27 @@ class OpenedHandlers:
         total = self._batches.kept(answer["ticket"]).total
         try:
             if total:
-                self.handle(answer["ticket"], (0, total, 1), latest, call)
+                self.handle(answer["ticket"], (0, total, 1), call, latest)
         except BaseException as error:
             return answer, packed_error(error)
         return answer, None
 
-    def handle(self, ticket: int, piece: Sequence[int], latest: float, call: Sequence[Any]) -> None:
+    def handle(self, ticket: int, piece: Sequence[int], call: Sequence[Any], latest: float) -> None:
         """Pass changes of a decoded batch to a handler. Raises what it raises, and ProcessAway.
 
-        `piece`: the first change, the end, the attempt. `latest`: it begins before. `call`: the handler's
-        number, the fields of its log lines, and the answer of `records.traced`."""
+        `piece`: the first change, the end, the attempt. `call`: the handler's number, the fields of its log
+        lines, and the answer of `records.traced`. `latest`: it begins before."""
         work = self._batches.kept(ticket)
-        self._call(work.batch(*piece), work.call, latest, call)
+        self._call(work.batch(*piece), work.call, call, latest)
 
-    def handle_rows(self, packed_rows: bytes, latest: float, call: Sequence[Any]) -> None:
+    def handle_rows(self, packed_rows: bytes, call: Sequence[Any], latest: float) -> None:
         """As `handle`, with changes that the worker has decoded."""
         table, changes, fields, rule = pickle.loads(packed_rows)
         transform = None if rule is None else unpacked_rule(rule).transforming
         pass_on = partial(passed, transform=transform, by_row=True)
-        self._call(Batch(table, changes, **fields), pass_on, latest, call)
+        self._call(Batch(table, changes, **fields), pass_on, call, latest)
 
-    def _call(self, batch: Batch, pass_on: Callable[..., object], latest: float, call: Sequence[Any]) -> None:
+    def _call(self, batch: Batch, pass_on: Callable[..., object], call: Sequence[Any], latest: float) -> None:
         number, fields, traced = call
         handler = self._all[number]
         if traced is not None:
@@ -122,6 +127,8 @@ class OpenedHandlers:
             # Immediately before the call: this process may have been stopped, or busy, since it was asked.
             if time.monotonic() >= latest:
                 raise ProcessAway("the worker's session may be over", 0.0)
+            if asked_by.get().is_over:
+                raise ProcessAway("a partition was revoked", 0.0)
             refuse_unrun(pass_on(handler, batch), handler)
         finally:
             logs.context.reset(token)

@@ -21,8 +21,8 @@ from worker.processes.messages import EVENTS, REQUESTS, Frames, Listener, unpack
 _END_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 
-asking: dict[int, tuple[Process, int]] = {}
-"""Thread -> the process and the connection where it waits for an answer."""
+asking: dict[int, tuple[Process, int, Frames]] = {}
+"""Thread -> the process, and the number and end of the connection where it waits for an answer."""
 
 
 @dataclass(eq=False)
@@ -95,8 +95,10 @@ class Process:
             return signal.Signals(-self._code).name
         return f"signal {-self._code}"
 
-    def ask(self, name: str, *rest: Any) -> Any:
-        """Return the child's answer, or raise its error. Raises OSError or EOFError if it has ended."""
+    def ask(self, name: str, *rest: Any, latest: Callable[[], float] | None = None) -> Any:
+        """Return the child's answer, or raise its error. Raises OSError or EOFError if it has ended.
+
+        `latest`: of a call, sent as the last argument. Raises ProcessAway if that may not begin any more."""
         try:
             number, frames = self._free.pop()
         except IndexError:
@@ -104,17 +106,23 @@ class Process:
                 frames = self._connect(REQUESTS)
                 number = next(self._numbers)  # as the child counts
         thread = threading.get_ident()
-        asking[thread] = self, number
+        asking[thread] = self, number, frames
+        succeeded = None
         try:
-            frames.send((name, *rest))
+            # After `asking` is set: `begin_no_more` finds it there, or `latest` finds the revocation.
+            frames.send((name, *rest) if latest is None else (name, *rest, latest()))
             succeeded, answer = frames.receive()
-        except BaseException:
-            self._connections.remove(frames)
-            frames.close()
+        except OSError:
+            if frames.last:
+                raise ProcessAway("a partition was revoked", 0.0) from None
             raise
         finally:
             del asking[thread]
-        self._free.append((number, frames))
+            if succeeded is None or frames.last:
+                self._connections.remove(frames)
+                frames.close()
+            else:
+                self._free.append((number, frames))
         if not succeeded:
             raise unpacked_error(answer)
         return answer
@@ -180,7 +188,7 @@ def cancel_beyond(threads: Iterable[int], reason: str) -> bool:
     """Cancel the coroutines in child processes whose answers these threads wait for. Returns False if there
     are none, or if no process answers in time."""
     numbers = defaultdict[Process, list[int]](list)
-    for process, number in filter(None, map(asking.get, threads)):
+    for process, number, _ in filter(None, map(asking.get, threads)):
         numbers[process].append(number)
     asked = [Bounded("cancel", partial(one.ask, "cancel", own, reason)) for one, own in numbers.items()]
     answers = []
@@ -190,10 +198,16 @@ def cancel_beyond(threads: Iterable[int], reason: str) -> bool:
     return any(answers)
 
 
+def begin_no_more(threads: Iterable[int]) -> None:
+    """Let child processes not begin what these threads have asked for. What they have begun is answered."""
+    for _, _, frames in filter(None, map(asking.get, threads)):
+        frames.end_requests()
+
+
 def stack_beyond(thread: int) -> str:
     """Return the stack in the child process whose answer the thread waits for. Empty: it waits for none, or
     the process does not answer."""
-    process, number = asking.get(thread, (None, 0))
-    if process is None:
+    if (found := asking.get(thread)) is None:
         return ""
+    process, number, _ = found
     return f"in process {process.pid} of lanes.processes:\n{process.stack(number)}"

@@ -135,15 +135,14 @@ class Processes:
                     if any(change.op == "ddl" for change in changes):
                         others.append(label)  # other processes handle its shards
                     rows = packed_rows(batch, changes.rule)
-                    latest = latest_begin(changes.chunks, self._trusted_until)
-                    slot.ask(label, process, "handle_rows", rows, latest, call)
+                    slot.ask(label, process, "handle_rows", rows, call, latest=self._latest(changes.chunks))
                 elif (reading := changes.reading).promised:
                     self._decode(reading, slot, process, call)
                 else:
                     held = self._held(reading, slot, process)
                     piece = changes.first, changes.end, batch.attempt
-                    latest = latest_begin(reading.chunks, self._trusted_until)
-                    slot.ask(label, process, "handle", held.ticket, piece, latest, call)
+                    latest = self._latest(reading.chunks)
+                    slot.ask(label, process, "handle", held.ticket, piece, call, latest=latest)
         finally:
             with self._lock if others else nullcontext():
                 self._outdated.update(dict.fromkeys(others, slot))
@@ -238,8 +237,10 @@ class Processes:
                 if call is None:
                     answer = slot.ask(table.label, process, "decode", *what)
                 else:
-                    latest = latest_begin(reading.chunks, self._trusted_until)
-                    answer, raised = slot.ask(table.label, process, "decode_and_handle", what, latest, call)
+                    latest = self._latest(reading.chunks)
+                    answer, raised = slot.ask(
+                        table.label, process, "decode_and_handle", what, call, latest=latest
+                    )
             except ProcessAway:
                 process.released.extend(released)  # it may not have been asked
                 raise
@@ -280,6 +281,9 @@ class Processes:
                 if other is not slot:
                     other.retire()
             self._outdated = {label: own for label, own in self._outdated.items() if own is not slot}
+
+    def _latest(self, chunks: Iterable[Chunk]) -> Callable[[], float]:
+        return partial(latest_begin, chunks, self._trusted_until)
 
     def _slot(self, label: str, shard: int | None = None) -> Slot:
         slot = self._of_table.get(label) if shard is None else self._slots[shard % len(self._slots)]

@@ -70,12 +70,12 @@ class Slot:
     def present(self) -> Process | None:
         return self._process
 
-    def ask(self, table: str, process: Process, name: str, *rest: Any) -> Any:
-        """Ask `process` to do something for a table's batch. Raises what the child raises, ProcessAway, and
-        ProcessDied."""
+    def ask(self, table: str, process: Process, name: str, *rest: Any, **more: Any) -> Any:
+        """Ask `process` to do something for a table's batch, as `Process.ask`. Raises what the child raises,
+        ProcessAway and ProcessDied."""
         with self.entered(table, process):
             try:
-                answer = process.ask(name, *rest)
+                answer = process.ask(name, *rest, **more)
             except (EOFError, OSError):  # of the connection: errors of the child are none of these
                 raise self._died(process) from None
         return answer

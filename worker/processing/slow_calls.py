@@ -13,7 +13,7 @@ from handlers import hanging_calls
 from handlers.logs import get_logger
 from worker.formats.interface import Record
 from worker.observing.logs import context
-from worker.processes.process import cancel_beyond, stack_beyond
+from worker.processes.process import begin_no_more, cancel_beyond, stack_beyond
 from worker.units.work import Work
 
 log = get_logger("slow_calls")
@@ -74,6 +74,10 @@ class RunningCalls:
         """Cancel the coroutines that have a batch, or only `work`. Returns False if there are none."""
         threads = [thread for thread, call in self.current().items() if work in (None, call.work)]
         return hanging_calls.cancel(threads, reason) | cancel_beyond(threads, reason)
+
+    def let_go(self) -> None:
+        """Let withdrawn batches begin no call in a child process. What runs there continues."""
+        begin_no_more(thread for thread, call in self.current().items() if call.work.withdrawn)
 
     def stack(self, thread: int, call: Call) -> str | None:
         """Return the thread's stack, the innermost call last. None: the call has ended."""

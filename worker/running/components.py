@@ -54,7 +54,7 @@ from worker.running.process import KAFKA_SECONDS
 from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads, UnfinishedRecords
 from worker.stuck.unblocking import Unblocking
-from worker.units.assigned_partition import Assignments
+from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.parking_files import ParkingLot
 from worker.units.table_book import TableBook
 
@@ -212,7 +212,7 @@ class Components:
             self.starts,
             stages=self.stages,
             new_assignments=self.new_assignments,
-            withdraw=lambda gone, seconds: self.lanes.withdraw(self.book.all(), gone, seconds),
+            withdraw=self._withdraw,
             former=self.former,
             committer=self.committer,
             metrics=self.metrics,
@@ -304,6 +304,13 @@ class Components:
             commit=self.committer.commit,
             stopped=stop.is_set,
         )
+
+    def _withdraw(self, gone: set[Assignment], seconds: float) -> list[str]:
+        """See `Rebalancer`."""
+        running = self.lanes.withdraw(self.book.all(), gone, seconds)
+        if running:
+            self.calls.let_go()
+        return running
 
     def man(self, lanes: Iterable[int]) -> None:
         """Start a processor for each of these lanes. Processors of removed lanes end by themselves."""

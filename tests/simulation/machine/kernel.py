@@ -24,6 +24,7 @@ class End:
         self.passed: deque[tuple[bytes, End]] = deque()
         """Descriptors on their way, each with what was sent with it."""
         self.shut = False
+        self.sends_no_more = False
         self.reset = False
         """The other end was closed with something unread, or the connection is lost."""
         self.waiting: list[Task] = []
@@ -34,6 +35,11 @@ class End:
     @property
     def is_over(self) -> bool:
         """Whether nothing more comes."""
+        return self.is_lost or self.peer.sends_no_more
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be sent any more."""
         return self.shut or self.reset or not self.peer.holders
 
 

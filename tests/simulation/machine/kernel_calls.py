@@ -45,6 +45,10 @@ class _Socket:
             return
 
     def shutdown(self, how: int) -> None:
+        if how == socket.SHUT_WR:
+            self.end().sends_no_more = True
+            self._kernel.wake(self.end().peer)
+            return
         assert how == socket.SHUT_RDWR
         for end in (self.end(), self.end().peer):
             end.shut = True
@@ -59,7 +63,7 @@ class _Socket:
         half = len(data) // 2 if scheduler.random.random() < _HALVED else 0
         for piece in (data[:half], data[half:]) if half else (data,):
             end = self.end()
-            if end.is_over:
+            if end.is_lost or end.sends_no_more:
                 raise BrokenPipeError(errno.EPIPE, "Broken pipe")
             peer = end.peer
             peer.data += piece
@@ -68,8 +72,12 @@ class _Socket:
                 scheduler.preempt()
 
     def recv(self, most: int, flags: int = 0) -> bytes:
-        assert flags in (0, socket.MSG_WAITALL)
         end = self.end()
+        if flags == socket.MSG_PEEK | socket.MSG_DONTWAIT:
+            if not (end.data or end.is_over):
+                raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+            return bytes(end.data[:most])
+        assert flags in (0, socket.MSG_WAITALL)
         least = most if flags else 1
         self.wait(lambda: len(end.data) >= least)
         found = bytes(end.data[:most])
@@ -94,7 +102,8 @@ class _Socket:
 class KernelSocket:
     """The module `socket`."""
 
-    SHUT_RDWR, MSG_WAITALL = socket.SHUT_RDWR, socket.MSG_WAITALL
+    SHUT_RDWR, SHUT_WR, MSG_WAITALL = socket.SHUT_RDWR, socket.SHUT_WR, socket.MSG_WAITALL
+    MSG_PEEK, MSG_DONTWAIT = socket.MSG_PEEK, socket.MSG_DONTWAIT
 
     def __init__(self, kernel: Callable[[], Kernel]) -> None:
         self._kernel = kernel
@@ -111,7 +120,7 @@ class KernelSocket:
     def send_fds(self, through: _Socket, buffers: list[bytes], numbers: list[int]) -> None:
         kernel, end = self._kernel(), through.end()
         kernel.scheduler.preempt()
-        if end.is_over:
+        if end.is_lost:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
         [number], [data] = numbers, buffers
         passed = kernel.end(_process(), number)
