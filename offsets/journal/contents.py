@@ -150,29 +150,23 @@ def extended(state: State | None, unit: Unit, ways: _Ways) -> tuple[Unit, State]
 
     O(log n) reads if the position was set back, and for the first unit after a start. Otherwise none."""
     if state is None:
-        return unit, State(unit, unit.topic_id, unit if unit.source_ms is not None else None)
-    unit = unit._replace(previous=state.last.number)
-    if unit.topic_id and state.topic_id and unit.topic_id != state.topic_id:  # another topic with this name
-        state = State(state.last, unit.topic_id)
-    topic_id = unit.topic_id or state.topic_id
-    unit = unit._replace(topic_id=topic_id)
-    if unit.source_ms is None:
-        return unit, state._replace(last=unit, topic_id=topic_id)
-    parent, furthest, jumps = state.present, state.furthest, state.jumps
-    if parent is not None and parent.offset > unit.offset:
-        furthest = _further(parent, furthest)
+        return unit, _noted(None, unit)
+    unit = unit._replace(previous=state.last.number, topic_id=unit.topic_id or state.topic_id)
+    now = _noted(state, unit)
+    # Another topic with this name has its own chain.
+    parent = state.present if state.topic_id in (0, unit.topic_id) else None
+    jumps = state.jumps
+    if unit.source_ms is not None and parent is not None and parent.offset > unit.offset:
         parent = walk(parent, lambda each: each.offset > unit.offset, ways)[0]
         jumps = None
-    elif furthest is not None and furthest.offset <= unit.offset:
-        furthest = None
-    if parent is None:
-        return unit, State(unit, topic_id, unit, furthest)
+    if unit.source_ms is None or parent is None:
+        return unit, now
     if jumps is None:
         jumps = tuple(_jumps(parent, ways))
     same = len(jumps) > 2 and jumps[0][1] - jumps[1][1] == jumps[1][1] - jumps[2][1]
     rest = jumps[2:] if same else jumps
     unit = unit._replace(parent=parent.number, jump=rest[0][0], depth=parent.depth + 1)
-    return unit, State(unit, topic_id, unit, furthest, ((unit.number, unit.depth), *rest))
+    return unit, now._replace(last=unit, present=unit, jumps=((unit.number, unit.depth), *rest))
 
 
 def _noted(state: State | None, unit: Unit) -> State:
