@@ -13,7 +13,7 @@ from handlers.spark.ddl.conversions import compute, fill, number
 from handlers.spark.ddl.rewriting import modify_columns
 from handlers.spark.ddl.target import Target
 from handlers.spark.delta.table_columns import ColumnChange
-from handlers.spark.table_ref import TableRef, find, literal, needs_mapping, quoted
+from handlers.spark.table_ref import NAMES_MAPPED, TableRef, find, literal, needs_mapping, quoted
 
 log = get_logger("handlers.spark")
 
@@ -32,7 +32,7 @@ def drop_columns(target: Target, ref: TableRef, names: Sequence[str], step: str)
         # Delta allows no table without columns. The next row adds the new ones.
         log.warning("ddl_columns_not_dropped", table=str(ref), columns=own, because="it has no others")
         return
-    target.map_names(ref)
+    target.allow(ref, *NAMES_MAPPED)
     if target.around.next_version(ref) is None:  # only Spark commits to clustered tables
         _uncluster(target, ref, own, step)
     sql = f"ALTER TABLE {ref.sql} DROP COLUMNS ({', '.join(map(quoted, own))})"
@@ -61,7 +61,7 @@ def rename_column(target: Target, ref: TableRef, name: str, new: str, step: str)
         return True
     if own is None or own == new:
         return False
-    target.map_names(ref)
+    target.allow(ref, *NAMES_MAPPED)
     if is_case:  # to Spark, both names are the same
         _rename(target, ref, own, _ASIDE, f"{step}.aside")
         own = _ASIDE
@@ -81,7 +81,7 @@ def _is_dropped(target: Target, ref: TableRef, name: str, step: str) -> bool:
 
 def _make_way(target: Target, ref: TableRef, name: str, step: str) -> None:
     """Rename a column that the source has dropped."""
-    target.map_names(ref)
+    target.allow(ref, *NAMES_MAPPED)
     columns = target.columns(ref)
     kept = free_name(name, lambda new: find(columns, new) is not None)
     keep_dropped(target, ref, f"{step}.dropped", gone=[kept], back=[name])
@@ -117,7 +117,7 @@ def add_columns(
         added = [one.column.name for one in new]
         if new:
             if needs_mapping(added):
-                target.map_names(ref)
+                target.allow(ref, *NAMES_MAPPED)
             placed = _placed(target, ref, new)
             clauses = ", ".join(f"{quoted(name)} {type_}{_place(after)}" for name, type_, after in placed)
 

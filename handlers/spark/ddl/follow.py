@@ -37,8 +37,6 @@ class DDLResult:
     touched: tuple[ddl.TableName, ...]
     """The source tables that the statement concerns, under their old and new names. Forget what was known of
     their Delta tables."""
-    moved: tuple[tuple[ddl.TableName, ddl.TableName], ...]
-    """(old, new) names of renamed tables, in order."""
     done: tuple[str, ...]
     """The statements and other actions executed in this attempt."""
     key: Key | None
@@ -94,7 +92,7 @@ def follow(
         raise
     if target.done:
         log.info("ddl_followed", table=".".join(own), sql=shown(change.sql), statements=target.done)
-    return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
+    return DDLResult(tuple(work.touched), tuple(target.done), work.keys.get(own))
 
 
 def _follow(
@@ -159,7 +157,6 @@ class _Work:
     target: Target
     keys: dict[ddl.TableName, Key]
     touched: dict[ddl.TableName, None] = field(default_factory=dict)
-    moved: list[tuple[ddl.TableName, ddl.TableName]] = field(default_factory=list)
 
     def follow(self, step: str, operations: list[ddl.Operation]) -> None:
         """Apply the operations of one group."""
@@ -170,7 +167,10 @@ class _Work:
             case ddl.RenameTable(to=to):
                 self.touched[to] = None
                 if rename_table(target, name, to, step):
-                    self._moved(name, to)
+                    key = self.keys.pop(name, None)
+                    self.keys.pop(to, None)
+                    if key is not None:
+                        self.keys[to] = key
             case ddl.CreateTable():
                 if create_table(target, name, first, step) and first.columns:
                     self.keys[name] = first.key
@@ -207,10 +207,3 @@ class _Work:
             case ddl.AddColumn():
                 added = [one for one in operations if isinstance(one, ddl.AddColumn)]
                 add_columns(target, name, added, step, key=key)
-
-    def _moved(self, old: ddl.TableName, new: ddl.TableName) -> None:
-        self.moved.append((old, new))
-        key = self.keys.pop(old, None)
-        self.keys.pop(new, None)
-        if key is not None:
-            self.keys[new] = key

@@ -1,5 +1,7 @@
-"""Records begun and finished steps of statements: in the user metadata of their commits, and in files beside
-the tables, for what a Delta table cannot record, or cannot record any more."""
+"""Records begun and finished steps of statements.
+
+They are in the user metadata of their commits. Files beside the tables have what a Delta table cannot record,
+or cannot record any more."""
 
 from __future__ import annotations
 

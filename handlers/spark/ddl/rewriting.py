@@ -20,7 +20,7 @@ from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.rows.column_types import may_change_alone
 from handlers.spark.rows.spark_types import can_widen
-from handlers.spark.table_ref import WITHOUT_STATISTICS, TableRef, find, quoted
+from handlers.spark.table_ref import TYPES_WIDENED, WITHOUT_STATISTICS, TableRef, find, quoted
 
 
 def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
@@ -124,7 +124,7 @@ def modify_columns(target: Target, table: TableName, operations: Sequence[Modify
         sql = f"SELECT {', '.join(listed)} FROM {ref.sql}"
         write_anew(target, ref, lambda: target.session.sql(sql), convert, columns=True, told=sql)
     elif wider:
-        target.widen_types(ref)
+        target.allow(ref, *TYPES_WIDENED)
         clauses = ", ".join(f"{quoted(name)} TYPE {type_}" for name, type_ in wider.items())
 
         def widen(change: ColumnChange) -> None:

@@ -23,7 +23,7 @@ from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import HISTORY
-from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED, TableRef, quoted
+from handlers.spark.table_ref import TableRef, quoted
 
 DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -294,15 +294,9 @@ class Target:
         self._steps.pop(ref.sql, None)
         self._set_before.pop(ref.sql, None)
 
-    def map_names(self, ref: TableRef) -> None:
-        """Allow columns to be renamed and dropped."""
-        self._set(ref, *NAMES_MAPPED)
-
-    def widen_types(self, ref: TableRef) -> None:
-        """Allow columns to be widened without a rewrite."""
-        self._set(ref, *TYPES_WIDENED)
-
-    def _set(self, ref: TableRef, key: str, value: str) -> None:
+    def allow(self, ref: TableRef, key: str, value: str) -> None:
+        """Set a property, unless the table has it: NAMES_MAPPED lets columns be renamed and dropped,
+        TYPES_WIDENED lets them be widened without a rewrite."""
         if key in self._set_before.get(ref.sql, ()):
             return
         self._set_before.setdefault(ref.sql, set()).add(key)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.spark.delta.commits.held_segments import delta_snapshot
 from handlers.spark.delta.log_files import metadata_in_files
@@ -29,10 +30,6 @@ from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED, TableRef, need
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 _log = get_logger("spark")
-
-
-class IncompatibleColumn(RuntimeError):
-    """The types of a column in the table and in the rows cannot be combined."""
 
 
 def spark_schema(arrow: pa.Schema) -> StructType:
@@ -59,7 +56,7 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     """Add the columns that the table lacks, and widen those that are too narrow. Does nothing without a
     table.
 
-    Narrower values fit. Raises IncompatibleColumn for any other change of a type, and for columns of the
+    Narrower values fit. Raises Rejected for any other change of a type, and for columns of the
     table that must not be null and that the rows lack."""
     table = schema(session, ref)
     if table is None:
@@ -104,7 +101,7 @@ def lacking(ref: TableRef, table: StructType, arrow: pa.Schema) -> tuple[list[Co
     names = {field.name.lower() for field in wanted.fields}
     for field in table.fields:
         if not field.nullable and field.name.lower() not in names:
-            raise IncompatibleColumn(
+            raise Rejected(
                 f"column {field.name!r} of {ref} must not be null, but the source has no such column: make "
                 "it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
                 "table"
@@ -143,7 +140,7 @@ def _must_widen(kept: DataType, field: StructField, ref: TableRef) -> bool:
         return False
     if can_widen(there, wanted):
         return True
-    raise IncompatibleColumn(
+    raise Rejected(
         f"column {field.name!r} is {there} in {ref}, but the source's type is now kept as {wanted}, which "
         "cannot hold the other's values: name the type to keep in `columns`, change the column in the table, "
         "or give the handler another table"

@@ -101,11 +101,7 @@ class SegmentFolder:
 
     def newest(self) -> int:
         """Find the greatest existing number. 0 if there are no segments."""
-        entries = list(self._files.list(self.path))
-        if any(entry.name == BEHIND for entry in entries):
-            entries += self._files.list(f"{self.path}/{BEHIND}")
-        names = (_NAME.fullmatch(entry.name) for entry in entries)
-        return max((int(name[1]) for name in names if name is not None), default=0)
+        return max(segments_in(self._files, self.path), default=0)
 
     def sizes(self) -> dict[int, int]:
         """List the existing segments: number -> size of the file.
@@ -155,23 +151,37 @@ class SegmentFolder:
                     raise MissingSegment(missing(self.file(number)))
         return found
 
-    def see_removed(self) -> None:
-        """Read which numbers are used up."""
-        self._removed_at_least(self._used_up.last())
+    def see_removed(self) -> int:
+        """Read up to which number segments are removed, or are being removed by somebody."""
+        return self._removed_at_least(self._used_up.last())
 
     def use_up(self, up_to: int) -> None:
         """Record that the numbers up to this one are used up, so their segments may be removed."""
         self._removed_at_least(self._used_up.tell(up_to))
 
-    def _removed_at_least(self, number: int) -> None:
+    def _removed_at_least(self, number: int) -> int:
         with self._lock:
             self.removed = max(self.removed, number)
+            return self.removed
 
     def _is_hidden(self, folder: str, entry: Entry) -> bool:
         """Whether Spark ignores the file. Also removes a temporary file that a crash left."""
         if is_temporary(entry.name) and entry.modified_ms + _LEFT_OVER_MS < self._now():
             self._files.delete(f"{folder}/{entry.name}")
         return entry.name.startswith((".", "_"))
+
+
+def segments_in(files: Files, folder: str, *, hidden: bool = True) -> dict[int, tuple[str, int, int]]:
+    """Segment number -> path, number and size of its file. `hidden`: include segments that views do not
+    read."""
+    entries = files.list(folder)
+    found = {}
+    if hidden and any(entry.name == BEHIND for entry in entries):
+        found = segments_in(files, f"{folder}/{BEHIND}", hidden=False)
+    for entry in entries:
+        if name := _NAME.fullmatch(entry.name):
+            found[int(name[1])] = f"{folder}/{entry.name}", int(name[1]), entry.size
+    return found
 
 
 _FOLDER = "_removed"

@@ -99,8 +99,7 @@ class SegmentLog:
             try:
                 read = read_head(self._files, self._folder.file(each), each, segment).segment
             except FileNotFoundError:
-                self._folder.see_removed()
-                if each > self._folder.removed:
+                if each > self._folder.see_removed():
                     raise BrokenLog(missing(self._folder.file(each))) from None
                 continue
             with self._lock:
@@ -152,8 +151,7 @@ class SegmentLog:
         """Return the last segment that any worker has removed, or begun to remove.
 
         Removed segments were merged before. Raises what the store raises."""
-        self._folder.see_removed()
-        return self._folder.removed
+        return self._folder.see_removed()
 
     def append(
         self,
@@ -194,8 +192,7 @@ class SegmentLog:
         except AlreadyThere:
             raise SegmentTaken(path) from None
         if not self._is_table:
-            self._folder.see_removed()
-            if number <= self._folder.removed:
+            if number <= self._folder.see_removed():
                 self._folder.delete(number)
                 raise SegmentTaken(path)
             if is_hidden and shows:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.arrow_rows import OnlySpark, dataset_of
-from handlers.spark.delta.commits.commit_notes import LostCommit, held_in_files, notes_in_files, read_note
-from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
+from handlers.spark.delta.commits.commit_notes import held_in_files, notes_in_files, read_note
+from handlers.spark.delta.commits.held_segments import held_by, last_note
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.marks import Marks
@@ -76,7 +76,7 @@ def facts_of(spark: Spark, files: Files, found: Found, handler: str, shared: Sha
             facts = _noting(facts, _missing_columns(head, columns))
     except SPARK_ERRORS as error:
         return replace(_noting(facts, told(error)), unread=True)
-    except (BrokenLog, LostCommit, UnknownSegments, OSError) as error:
+    except (BrokenLog, OSError) as error:
         return replace(_noting(facts, str(error)), unread=True)
     return facts
 

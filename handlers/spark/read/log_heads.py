@@ -18,7 +18,7 @@ from handlers.spark.locations import LOGS, PENDING, Locations
 from handlers.spark.log.beside import Owner, ToldHeld, fits, logs_below
 from handlers.spark.log.pack_file import PackFolder, Piece, read_piece, rows_of
 from handlers.spark.log.segment_file import Head, read_head
-from handlers.spark.log.segment_folder import BEHIND
+from handlers.spark.log.segment_folder import segments_in
 from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.log.streams import read_stream
 from handlers.spark.options import SparkOptions
@@ -26,7 +26,6 @@ from handlers.spark.read.view import NothingToSee
 from handlers.spark.rows.shape import Mode, Shape, shape_of_log
 from handlers.spark.table_ref import TableRef, path_of, quoted
 
-_NAME = re.compile(r"(\d{20})\.parquet")
 _LOOKS = 5
 """The most attempts to read a log while a worker changes it."""
 
@@ -47,9 +46,9 @@ def head_of(files: Files, folder: str) -> Head | None:
 
 
 def end_of(files: Files, folder: str, *, hidden: bool = True) -> End | None:
-    """Return the last segment, None without one. `hidden`: see `_found`. Raises like `head_of`."""
+    """Return the last segment, None without one. `hidden`: see `segments_in`. Raises like `head_of`."""
     for look in range(1, _LOOKS + 1):
-        found = _found(files, folder, hidden=hidden)
+        found = segments_in(files, folder, hidden=hidden)
         if not found:
             return None
         number = max(found)
@@ -63,9 +62,9 @@ def end_of(files: Files, folder: str, *, hidden: bool = True) -> End | None:
 
 def log_of(files: Files, folder: str, *, after: int = 0, hidden: bool = True) -> Sequence[Head]:
     """Return all segments after a number, in order. The last segment is always included, because it contains
-    the marks of the whole table. Costs one small read per segment. `hidden`: see `_found`."""
+    the marks of the whole table. Costs one small read per segment. `hidden`: see `segments_in`."""
     heads: list[Head] = []
-    found = _found(files, folder, hidden=hidden)
+    found = segments_in(files, folder, hidden=hidden)
     for number in sorted(found):
         if number > after or number == max(found):
             try:
@@ -113,19 +112,6 @@ def _without_gone(ref: TableRef, shape: Shape, after: Shape, *, is_kept: bool) -
             "when the worker has continued"
         )
     return Shape(pa.schema(fields), after.key)
-
-
-def _found(files: Files, folder: str, *, hidden: bool) -> dict[int, tuple[str, int, int]]:
-    """Segment number -> path, number and size of its file. `hidden`: include segments that views do not
-    read."""
-    entries = files.list(folder)
-    found = {}
-    if hidden and any(entry.name == BEHIND for entry in entries):
-        found = _found(files, f"{folder}/{BEHIND}", hidden=False)
-    for entry in entries:
-        if name := _NAME.fullmatch(entry.name):
-            found[int(name[1])] = f"{folder}/{entry.name}", int(name[1]), entry.size
-    return found
 
 
 def ref_at(files: Files, path: str, log: str | None = None) -> TableRef:

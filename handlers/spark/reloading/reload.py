@@ -20,9 +20,7 @@ import msgspec
 from handlers.api import Batch, HandlerContext, Rejected, StopWorker, TargetUnavailable
 from handlers.progress import Partition, Place
 from handlers.reloading import CatchUp, Differs, Hindered, Refused, Taken
-from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.commits.held_segments import UnknownSegments
 from handlers.spark.delta.evolving import look
 from handlers.spark.engine.lake import Lake
 from handlers.spark.engine.table.failures import SparkFailure, explained
@@ -44,7 +42,7 @@ _ROUNDS = 2
 _PAUSE_SECONDS = 0.5
 
 _FAULTS = (
-    *(SparkFailure, StopWorker, TargetUnavailable, BrokenLog, LostCommit, UnknownSegments, MergeConflict),
+    *(SparkFailure, StopWorker, TargetUnavailable, BrokenLog, MergeConflict),
     *(*SPARK_ERRORS, OSError, EOFError),  # and errors of a Java that is gone
 )
 

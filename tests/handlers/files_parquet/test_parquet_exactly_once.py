@@ -97,9 +97,7 @@ def test_a_crash_between_two_files_of_a_batch_writes_the_first_once(
 def _full(path: str) -> OSError:
     from handlers.spark.log.stores.interface import FilesError
 
-    error = FilesError(f"cannot write {path}: no space left on device")
-    error.is_outage = True
-    return error
+    return FilesError(f"cannot write {path}: no space left on device", is_outage=True)
 
 
 def test_what_is_in_the_way_of_a_table_makes_it_wait(lake: Lake) -> None:

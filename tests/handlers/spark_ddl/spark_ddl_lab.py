@@ -173,7 +173,7 @@ class DDLLake:
                 continue
             done = result.done or done
             if not result.done or not mortal:
-                return DDLResult(result.touched, result.moved, done, result.key)
+                return DDLResult(result.touched, done, result.key)
         raise AssertionError(f"always something left to do: {done}")
 
     def _follow(

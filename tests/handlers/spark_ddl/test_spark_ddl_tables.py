@@ -108,10 +108,7 @@ def test_tables_swap_names_whatever_crashes(lake: DDLLake) -> None:
     lake.follow("RENAME TABLE a TO tmp, b TO a, tmp TO b", table="a")
     assert (lake.rows(table="a"), lake.rows(table="b")) == ([("b",)], [("a",)])
     result = lake.follow("RENAME TABLE a TO _a_del, b TO a", table="a", mortal=False)
-    assert result.moved == (
-        (TableName("db", "a"), TableName("db", "_a_del")),
-        (TableName("db", "b"), TableName("db", "a")),
-    )
+    assert result.done == ("renamed db.a to db._a_del", "renamed db.b to db.a")
     assert lake.rows(table="a") == [("a",)]
 
 
@@ -132,8 +129,8 @@ def test_a_move_that_a_store_did_in_part_is_finished(lake: DDLLake) -> None:
 def test_a_name_that_is_taken_is_left_alone(lake: DDLLake) -> None:
     lake.put("t", "id int", "1")
     lake.put("u", "id int", "2")
-    assert lake.follow("RENAME TABLE t TO u").moved == ()
-    assert lake.follow("RENAME TABLE no_such_table TO v").moved == ()
+    assert lake.follow("RENAME TABLE t TO u").done == ()
+    assert lake.follow("RENAME TABLE no_such_table TO v").done == ()
     assert (lake.rows(table="t"), lake.rows(table="u")) == ([(1,)], [(2,)])
 
 

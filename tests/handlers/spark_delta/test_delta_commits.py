@@ -17,12 +17,12 @@ from handlers.spark.delta.commits import exactly_once as commits
 from handlers.spark.delta.commits.commit_notes import LostCommit, held_in_files, notes_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict, fenced, is_conflict
 from handlers.spark.delta.commits.held_segments import (
-    UnknownSegments,
     exists,
     held_by,
     last_note,
 )
 from handlers.spark.log.beside import Held, ToldHeld
+from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.rows.shape import Mode
 from handlers.spark.runtime.session import SharedSpark
@@ -166,7 +166,7 @@ def test_what_a_table_holds_is_known_when_its_history_is_gone(make_table: MakeTa
     by_name = replace(table.ref, path=None)
     assert last_note(table.spark, by_name) is None
     for ref, is_classic in ((by_name, True), (table.ref, False), (table.ref, True)):
-        with pytest.raises(UnknownSegments, match=r"has segment 1 of its log, and perhaps .*empty file"):
+        with pytest.raises(BrokenLog, match=r"has segment 1 of its log, and perhaps .*empty file"):
             held_by(table.spark, ref, is_classic)
     told = ToldHeld(LocalFiles(), table.ref.log_folder)
     told.tell(Held(1, 2))

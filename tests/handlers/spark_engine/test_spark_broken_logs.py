@@ -12,7 +12,6 @@ from spark_lake import MakeLake, change
 
 from handlers import Change, TargetUnavailable
 from handlers.spark.delta.commits.commit_notes import LostCommit
-from handlers.spark.delta.commits.held_segments import UnknownSegments
 from handlers.spark.engine.table.failures import LogFailure, explained
 from handlers.spark.log.segment_file import BrokenLog
 
@@ -39,7 +38,7 @@ def changed(path: Path, change: Callable[[bytes], bytes]) -> Iterator[None]:
         path.write_bytes(whole)
 
 
-@pytest.mark.parametrize("error", [BrokenLog("x is missing"), LostCommit("y"), UnknownSegments("z")])
+@pytest.mark.parametrize("error", [BrokenLog("x is missing"), LostCommit("y")])
 def test_what_is_wrong_with_a_log_is_told_apart_from_what_fails_for_a_batch(error: Exception) -> None:
     no_spark: Any = None
     told = explained(error, "shop.orders, cdc[0] offset 7 on", no_spark)

@@ -203,18 +203,18 @@ def test_a_worker_that_slept_before_it_dropped_a_column_leaves_the_one_that_was_
     lake.take(row(2, 2, "b"))
     lake.take(ddl(3, "ALTER TABLE orders ADD stock int"))
     lake.take(row(4, 3, "c", stock=77))
-    whole = Target.map_names
+    whole = Target.allow
 
-    def asleep(target: Target, ref: Any) -> None:
+    def asleep(target: Target, ref: Any, *what: str) -> None:
         """It has looked what is done, and not dropped the column yet."""
-        monkeypatch.setattr(Target, "map_names", whole)
+        monkeypatch.setattr(Target, "allow", whole)
         lake.sink().merge()
         assert lake.rows("id, stock") == [(1, None), (2, None), (3, 77)]
-        whole(target, ref)
+        whole(target, ref, *what)
         if told_by == "the mark":  # the notes are of newer commits by now
             monkeypatch.setattr("handlers.spark.ddl.target.notes_in_files", lambda *_: [])
 
-    monkeypatch.setattr(Target, "map_names", asleep)
+    monkeypatch.setattr(Target, "allow", asleep)
     late.merge()
     lake.take(row(5, 4, "d", stock=8))
     lake.sink().merge()

@@ -16,6 +16,7 @@ import msgspec
 from handlers.spark.delta.log_actions import Action, CommitInfo, read_action
 from handlers.spark.delta.log_files import Unknown, found_in
 from handlers.spark.log.beside import Held
+from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import Files
 
 _MAKES = re.compile("(CREATE|REPLACE|CREATE OR REPLACE) TABLE|CLONE")
@@ -81,7 +82,7 @@ def brought(note: Mapping[str, Any] | None, app_id: str) -> Held | None:
     return Held(int(note.get("first") or note["segment"]), int(note["segment"]), marks or None)
 
 
-class LostCommit(RuntimeError):
+class LostCommit(BrokenLog):
     """The table no longer contains what it contained."""
 
 

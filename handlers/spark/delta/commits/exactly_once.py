@@ -63,8 +63,8 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
     nothing, so its note is looked for afterwards.
 
     `after`: the last segment that the table is known to contain. Raises MergeConflict if the table contains
-    the first one already, or another writer was faster, LostCommit if it contains less than it did,
-    UnknownSegments."""
+    the first one already, or another writer was faster. Raises LostCommit if it contains less than it did.
+    Raises BrokenLog if that is unknown."""
     earlier = _committed.copy()  # before the look: other threads of this process may commit after it
     held, version, whose = _look(session, ref)
     known = max(after, 0 if whose is None else earlier.get(whose, 0))

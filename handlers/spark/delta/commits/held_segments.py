@@ -18,6 +18,7 @@ from handlers.spark.delta.commits.commit_notes import (
 )
 from handlers.spark.delta.log_actions import CommitInfo
 from handlers.spark.log.beside import FOLDER, Held, ToldHeld
+from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.runtime.java_process import java_class
@@ -25,10 +26,6 @@ from handlers.spark.table_ref import TableRef, literal
 
 _LOOK_BACK = 100
 """Commits of others (OPTIMIZE, ALTER) that may follow ours."""
-
-
-class UnknownSegments(RuntimeError):
-    """A table contains segments, and the last of them is unknown."""
 
 
 def delta_snapshot(session: SparkSession, ref: TableRef) -> Any | None:
@@ -64,7 +61,7 @@ def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> He
     Delta's transaction identifiers contain the first segment of the newest commit that merged any, and its
     note contains the last. With SQL only (or if `is_classic` is False), both are read from the notes. If
     Delta has removed those old commits, its checkpoints contain the first segment, and the log the last.
-    Raises UnknownSegments if the log does not, LostCommit if a RESTORE undid the newest segments or a later
+    Raises BrokenLog if the log does not, LostCommit if a RESTORE undid the newest segments or a later
     statement, and what Spark raises."""
     snapshot = delta_snapshot(session, ref) if is_classic else None
     if snapshot is not None:
@@ -141,7 +138,7 @@ def _since(session: SparkSession, ref: TableRef, first: int) -> Held:
     told = ToldHeld(files_for(ref.log_folder, AnySpark(session)), ref.log_folder).begun_with(first)
     if told.last:
         return told
-    raise UnknownSegments(
+    raise BrokenLog(
         f"{ref} has segment {first} of its log, and perhaps more: its commit is so old that Delta has "
         f"removed its note, and {ref.log_folder}/{FOLDER} does not have it either. If you know the last "
         "segment in the table, put an empty file there. Its name is both numbers, each with 20 digits, with "

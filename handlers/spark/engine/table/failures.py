@@ -6,8 +6,6 @@ import re
 
 from handlers.api import Rejected, StopWorker, TargetUnavailable
 from handlers.progress import FormerTopic
-from handlers.spark.delta.commits.commit_notes import LostCommit
-from handlers.spark.delta.commits.held_segments import UnknownSegments
 from handlers.spark.iceberg.catalog import is_outage
 from handlers.spark.log.segment_file import REPLACE, RESTORE, BrokenLog, Statement
 from handlers.spark.log.stores.interface import FilesError
@@ -52,7 +50,7 @@ def explained(error: Exception, where: str, spark: SharedSpark) -> Exception:
     """Return the error for the code that handles the batch. `where`: its table and offsets."""
     if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure | FormerTopic):
         return error
-    if isinstance(error, BrokenLog | LostCommit | UnknownSegments):
+    if isinstance(error, BrokenLog):
         return LogFailure(f"{where}: {error}")
     if isinstance(error, FilesError):
         told = f"{where}: {error}"

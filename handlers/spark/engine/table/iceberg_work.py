@@ -194,7 +194,7 @@ class IcebergFollowing(Following):
             elif isinstance(one, ddl.RenameColumn | ddl.DropColumn) and key is not None:
                 new = one.to if isinstance(one, ddl.RenameColumn) else None
                 key = tuple(to for each in key if (to := new if find((each,), one.name) else each))
-        return DDLResult((own,), (), done, key)
+        return DDLResult((own,), done, key)
 
     def _steps(self, operations: Iterable[ddl.Operation], sql: str) -> Sequence[ddl.Operation]:
         """Return the operations that are followed. Raises Rejected."""

@@ -21,7 +21,6 @@ from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict, check_own
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import (
-    IncompatibleColumn,
     TableState,
     arrow_schema,
     evolve,
@@ -174,7 +173,7 @@ class TableWork:
 
     def held(self) -> Held:
         """The segments of its log that the table contains. Raises BrokenLog if they are another log's. Raises
-        UnknownSegments, and what Spark raises."""
+        what Spark raises."""
         held = self._held()
         check_own(self.ref, held, self._world.files)
         return held
@@ -223,10 +222,7 @@ class TableWork:
             self._declared = self._declared_by(None)
             return self._seen(None, shape)
         has_added = self.options.mode == "changelog"
-        try:
-            table = self._evolved(self.no_rows(shape).schema if has_added else shape.schema)
-        except IncompatibleColumn as error:
-            raise Rejected(str(error)) from error
+        table = self._evolved(self.no_rows(shape).schema if has_added else shape.schema)
         self._declared = self._declared_by(table)
         why = self._declared.unfit_for(shape, self.options.mode) or self._unlike(table)
         if why is not None:

@@ -235,9 +235,7 @@ def _explained(path: str, what: str) -> Iterator[None]:
 
 
 def _failed(path: str, what: str, kind: str, message: str | None) -> FilesError:
-    error = FilesError(_told(path, what, kind, message))
-    error.is_outage = bool(_OUTAGE.search(f"{kind}: {message}"))
-    return error
+    return FilesError(_told(path, what, kind, message), is_outage=bool(_OUTAGE.search(f"{kind}: {message}")))
 
 
 def _told(path: str, what: str, kind: str, message: str | None) -> str:

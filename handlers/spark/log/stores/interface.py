@@ -23,8 +23,10 @@ _TEMPORARY = re.compile(r"\.binlane-[0-9a-f]{32}\.tmp")
 class FilesError(OSError):
     """A store refused an operation. The message contains the path, the problem and what to do."""
 
-    is_outage = False
-    """Whether the store is full or out of order. This is temporary and does not depend on the path."""
+    def __init__(self, told: str, *, is_outage: bool = False) -> None:
+        super().__init__(told)
+        self.is_outage = is_outage
+        """Whether the store is full or out of order. This is temporary and does not depend on the path."""
 
 
 class AlreadyThere(FileExistsError):

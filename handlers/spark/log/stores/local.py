@@ -218,7 +218,7 @@ def _explained(path: str, what: str) -> Iterator[None]:
     except OSError as error:
         advice = _WHAT_TO_DO.get(error.errno or 0, "make sure that the worker can use that place")
         said = error.strerror or str(error)
-        told = FilesError(f"cannot {what} {path}: {said}; {advice}")
+        is_outage = error.errno in OF_THE_DISK
+        told = FilesError(f"cannot {what} {path}: {said}; {advice}", is_outage=is_outage)
         told.errno = error.errno
-        told.is_outage = error.errno in OF_THE_DISK
         raise told from error

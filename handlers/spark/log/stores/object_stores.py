@@ -164,11 +164,10 @@ class ObjectFiles:
                     # S3 answers 409 if a put meets another put or a removal, and may have kept neither.
                     continue
             return
-        error = FilesError(
-            f"cannot write {path}: the store keeps reporting it as busy, and then has no such file"
+        raise FilesError(
+            f"cannot write {path}: the store keeps reporting it as busy, and then has no such file",
+            is_outage=True,
         )
-        error.is_outage = True
-        raise error
 
     def _keys_below(self, folder: str) -> Iterator[Sequence[str]]:
         for found in obstore.list(self._store, self._key(folder) or None):
@@ -191,12 +190,11 @@ def _explained(path: str, what: str) -> Iterator[None]:
         raise FileNotFoundError(f"{path} does not exist") from None
     except BaseError as error:
         said = _first_line(error)
-        told = FilesError(
+        raise FilesError(
             f"cannot {what} {path}: {said}; make sure that the worker can use that place (credentials, "
-            "rights, space)"
-        )
-        told.is_outage = bool(_OUTAGE.search(str(error)))
-        raise told from None
+            "rights, space)",
+            is_outage=bool(_OUTAGE.search(str(error))),
+        ) from None
 
 
 def _first_line(error: Exception) -> str:
