@@ -96,7 +96,8 @@ class PackWriter:
         self._logs = logs
         self._every = every
         self._clock = clock
-        self._old = _Old(self.remove, look_through)
+        self._old = Background("spark-packs-old", self._tidy)
+        self._look_through = look_through
         self._changed = threading.Condition()  # guards all below
         self._stream: str | None = None
         self._number = 0  # of the last pack that was put
@@ -224,17 +225,17 @@ class PackWriter:
 
     def start(self) -> None:
         self.thread.start()
-        self._old.thread.start()
+        self._old.start()
 
     def end(self) -> None:
         self.thread.end()
-        self._old.thread.end()
+        self._old.end()
         with self._changed:
             self._changed.notify()
 
     def ended(self, within: float) -> bool:
         until = time.monotonic() + within
-        return self.thread.ended(within) and self._old.thread.ended(max(0.0, until - time.monotonic()))
+        return self.thread.ended(within) and self._old.ended(max(0.0, until - time.monotonic()))
 
     def _run(self) -> None:
         while not self.thread.stopped.is_set():
@@ -253,26 +254,14 @@ class PackWriter:
                         return
                 self._changed.wait(left)
 
-
-class _Old:
-    """Removes unneeded packs. This may take long, and packs are put meanwhile."""
-
-    def __init__(self, remove: Callable[[], None], look_through: Callable[[], None]) -> None:
-        """`remove`: removes packs of this worker's stream. `look_through`: those of others."""
-        self.thread = Background("spark-packs-old", self._run)
-        self._remove = remove
-        self._look_through = look_through
-
-    def _run(self) -> None:
+    def _tidy(self) -> None:
+        """Remove unneeded packs. This may take long, and packs are put meanwhile."""
         for turn in count():
-            if self.thread.stopped.wait(_REMOVE_EVERY):
+            if self._old.stopped.wait(_REMOVE_EVERY):
                 return
-            self._try("remove", self._remove)
-            if turn % _LOOK_THROUGH_EVERY == 0:
-                self._try("look_through", self._look_through)
-
-    def _try(self, what: str, do: Callable[[], None]) -> None:
-        try:
-            do()
-        except Exception as error:
-            _log.warning("spark_packs_not_removed", what=what, error=str(error))
+            for what, do in (("remove", self.remove), ("look_through", self._look_through)):
+                try:
+                    if what == "remove" or not turn % _LOOK_THROUGH_EVERY:
+                        do()
+                except Exception as error:
+                    _log.warning("spark_packs_not_removed", what=what, error=str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -86,18 +86,13 @@ def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple
     ref = found.ref
     if ref.path is not None and (ref.path == ref.log_folder or not has_commits(files, ref.path)):
         return facts, 0, None
-    seen = (None if ref.path is None else _by_files(files, ref.path, ref)) or _by_spark(spark.session, ref)
-    if seen is None:
-        return facts, 0, None
-    facts = replace(
-        facts,
-        rows=seen.rows,
-        files=seen.files,
-        bytes=seen.bytes,
-        version=seen.version,
-        merged_source_time_ms=(seen.note or {}).get("source_time_ms") or None,
-    )
-    return facts, seen.merged, seen.columns
+    seen = None if ref.path is None else _by_files(files, ref.path, ref, facts)
+    return seen or _by_spark(spark.session, ref, facts) or (facts, 0, None)
+
+
+def _counted(facts: Facts, note: Mapping[str, Any] | None, **counted: Any) -> Facts:
+    """`note`: of the newest merge."""
+    return replace(facts, merged_source_time_ms=(note or {}).get("source_time_ms") or None, **counted)
 
 
 def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
@@ -110,21 +105,12 @@ def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
     return columns_of(spark.session, ref)
 
 
-class _Seen(NamedTuple):
-    """A table, all from one version, unless it changes at each attempt."""
-
-    version: int
-    columns: Columns
-    files: int
-    bytes: int
-    rows: int
-    note: Mapping[str, Any] | None
-    """The note of the newest merge."""
-    merged: int
-    """The last segment that it contains."""
+_Seen = tuple[Facts, int, Columns]
+"""The facts from a table, its last merged segment, and its columns. All are from one version, unless the
+table changes at each attempt."""
 
 
-def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
+def _by_files(files: Files, path: str, ref: TableRef, facts: Facts) -> _Seen | None:
     """Read the log's files. None: ask Spark."""
     snapshot = snapshot_in_files(files, path)
     if snapshot is None:
@@ -142,11 +128,12 @@ def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
     if notes is None or held is None:
         return None
     note = next((note for note in map(read_note, notes) if note and note.get("segment")), None)
-    size = len(snapshot.files), snapshot.bytes, rows
-    return _Seen(snapshot.version, snapshot.metadata.columns, *size, note, held.last)
+    size = {"files": len(snapshot.files), "bytes": snapshot.bytes, "rows": rows}
+    facts = _counted(facts, note, version=snapshot.version, **size)
+    return facts, held.last, snapshot.metadata.columns
 
 
-def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
+def _by_spark(session: SparkSession, ref: TableRef, facts: Facts) -> _Seen | None:
     """Ask Spark. None if the table does not exist."""
     columns = columns_of(session, ref)
     if columns is None:
@@ -154,13 +141,13 @@ def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
     version = version_of(session, ref)
     for _ in range(_LOOKS):
         [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
-        [counted] = session.sql(f"SELECT count(*) AS n FROM {ref.sql}").collect()
+        [found] = session.sql(f"SELECT count(*) AS n FROM {ref.sql}").collect()
         note, merged = last_note(session, ref), held_by(session, ref).last
         before, version = version, version_of(session, ref)
         if version == before:
             break
-    size, rows = int(detail["sizeInBytes"]), int(counted["n"])
-    return _Seen(version, columns, int(detail["numFiles"]), size, rows, note, merged)
+    size = {"files": detail["numFiles"], "bytes": detail["sizeInBytes"], "rows": found["n"]}
+    return _counted(facts, note, version=version, **size), merged, columns
 
 
 def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Shared) -> Facts:

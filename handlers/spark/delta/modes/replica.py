@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -85,9 +84,10 @@ class Replica:
     def _merge_or_append(
         self, session: SparkSession, ref: TableRef, table: TableState, shape: Shape, *, partial: bool
     ) -> None:
-        changes = key_range(session, _CHANGES, shape, self._op) if table.bytes > _SMALL else KeyRange()
-        matching = " AND ".join([equal(shape.key, "t", "s"), *changes.conditions("t")])
-        if changes.are_all_new and not partial:
+        is_large = table.bytes > _SMALL
+        bounds, are_all_new = key_range(session, _CHANGES, shape, self._op) if is_large else ([], False)
+        matching = " AND ".join([equal(shape.key, "t", "s"), *bounds])
+        if are_all_new and not partial:
             there = f"SELECT 1 FROM {ref.sql} AS t LEFT SEMI JOIN {_CHANGES} AS s ON {matching} LIMIT 1"
             if not session.sql(there).collect():
                 save(self._kept(session, shape), ref, self._options)
@@ -140,22 +140,9 @@ _LONGEST = 64
 """The longest bound, in characters. Delta's statistics contain only 32 characters of a string."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """The range of the changed keys, by which Delta skips files."""
-
-    bounds: tuple[tuple[str, str, str], ...] = ()
-    """Column, least and greatest value as SQL. Not every column has one."""
-    are_all_new: bool = False
-    """Whether all changes are inserts."""
-
-    def conditions(self, alias: str) -> Sequence[str]:
-        """Return the conditions that each row with one of the keys meets."""
-        return [f"{alias}.{quoted(name)} BETWEEN {least} AND {most}" for name, least, most in self.bounds]
-
-
-def key_range(session: SparkSession, view: str, shape: Shape, op: str) -> KeyRange:
-    """Return the range of the changes in a view. Runs one small query."""
+def key_range(session: SparkSession, view: str, shape: Shape, op: str) -> tuple[list[str], bool]:
+    """Return conditions that each row `t` with one of the keys in a view meets, by which Delta skips files.
+    Not every column has one. Also return whether all changes are inserts. Runs one small query."""
     types = {field.name: field.type for field in shape.schema}
     names = [name for name in shape.key if _has_order(types[name])]
     # As text, a time would be ambiguous when clocks are set back.
@@ -165,7 +152,7 @@ def key_range(session: SparkSession, view: str, shape: Shape, op: str) -> KeyRan
         own = f"unix_micros({quoted(name)})" if name in moments else quoted(name)
         wanted += [f"CAST({function}({own}) AS string)" for function in ("min", "max")]
     [found] = session.sql(f"SELECT {', '.join(wanted)} FROM {view}").collect()
-    bounds = []
+    conditions = []
     kinds = {field.name: field.dataType.simpleString() for field in spark_schema(shape.schema).fields}
     for number, name in enumerate(names):
         least, most = found[1 + 2 * number], found[2 + 2 * number]
@@ -175,8 +162,8 @@ def key_range(session: SparkSession, view: str, shape: Shape, op: str) -> KeyRan
             least, most = _rounded(int(least), int(most), types[name].bit_width)
         kept = "timestamp_micros({})" if name in moments else f"CAST({{}} AS {kinds[name]})"
         low, high = (kept.format(text if name in moments else literal(text)) for text in (least, most))
-        bounds.append((name, low, high))
-    return KeyRange(tuple(bounds), found[0] == 0)
+        conditions.append(f"t.{quoted(name)} BETWEEN {low} AND {high}")
+    return conditions, found[0] == 0
 
 
 def _has_order(arrow: pa.DataType) -> bool:

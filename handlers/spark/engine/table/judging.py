@@ -133,7 +133,7 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
     frame.createOrReplaceTempView(_JUDGED)
     session, join = frame.sparkSession, ""
     if is_kept:
-        bounds = key_range(session, _JUDGED, shape, quoted(prefix + "op")).conditions("t")
+        bounds, _ = key_range(session, _JUDGED, shape, quoted(prefix + "op"))
         join = f" LEFT JOIN {ref.sql} AS t ON {' AND '.join([equal(shape.key, 's', 't'), *bounds])}"
     whole = in_kinds(session.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}"), kinds)
     return whole.selectExpr("*", *(f"{how} AS {quoted(name)}" for name, how in generated.items()))

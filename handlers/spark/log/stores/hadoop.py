@@ -235,10 +235,7 @@ def _explained(path: str, what: str) -> Iterator[None]:
 
 
 def _failed(path: str, what: str, kind: str, message: str | None) -> FilesError:
-    return FilesError(_told(path, what, kind, message), is_outage=bool(_OUTAGE.search(f"{kind}: {message}")))
-
-
-def _told(path: str, what: str, kind: str, message: str | None) -> str:
+    is_outage = bool(_OUTAGE.search(f"{kind}: {message}"))
     kind = kind.rpartition(".")[2]
     first = (message or "").strip().partition("\n")[0]
     said = f"{kind}: {first}" if first else kind
@@ -250,4 +247,4 @@ def _told(path: str, what: str, kind: str, message: str | None) -> str:
         advice = "free space there, or raise the quota"
     else:
         advice = "make sure that Spark can use that place (credentials, rights, space)"
-    return f"cannot {what} {path}: {said}; {advice}"
+    return FilesError(f"cannot {what} {path}: {said}; {advice}", is_outage=is_outage)
