@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from handlers.options.shared import HistoryOptions, header_text
+from handlers.options.section import HistoryOptions, header_text
 from handlers.options.templates import Template, template_of_table
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 from handlers.versioned.options import VersionedOptions

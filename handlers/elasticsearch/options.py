@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from handlers.options.shared import header_text
+from handlers.options.section import header_text
 from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 from handlers.versioned.options import VersionedOptions

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import httpx
 
 from handlers.api import TargetUnavailable
-from handlers.options.shared import TlsOptions
+from handlers.options.section import TlsOptions
 
 _FAULT_BYTES = 1 << 16
 """Bytes read of a response of which only the status matters."""

@@ -1,4 +1,4 @@
-"""The base class of all sections of a configuration."""
+"""The base class of all sections of a configuration, and options that several targets share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ast
 import inspect
 import textwrap
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
+
+from handlers.options.values import not_allowed
 
 
 class Section(BaseModel):
@@ -56,3 +59,67 @@ def _docstrings(model: type[Section]) -> dict[str, str]:
                     ):
                         found[name] = " ".join(text.split())
     return found
+
+
+class HistoryOptions(Section):
+    """Whether a target keeps rows or their versions. A part of a handler's options."""
+
+    mode: Literal["replica", "history"] = "replica"
+    """`replica`: the source's rows. `history`: every version of each row, with its period of validity."""
+    start_column: Annotated[str, Field(min_length=1)] = "__START_AT"
+    """With mode: history, the column with the source time from which a version is valid, in UTC."""
+    end_column: Annotated[str, Field(min_length=1)] = "__END_AT"
+    """With mode: history, the column with the time at which the next version began; NULL: it is the current
+    one."""
+
+    @model_validator(mode="after")
+    def _two_columns(self) -> Self:
+        if self.start_column.lower() == self.end_column.lower():
+            raise ValueError("start_column and end_column need two names")
+        return self
+
+    @property
+    def period(self) -> tuple[str, str] | None:
+        """The columns with the start and the end of versions. None: it keeps replicas."""
+        return (self.start_column, self.end_column) if self.mode == "history" else None
+
+
+class TlsOptions(Options):
+    """Options `tls:` for services with their own certificates. Paths start at the configuration's folder."""
+
+    verify: bool = True
+    """Whether to verify the service's certificate."""
+    ca: str | None = Field(default=None, min_length=1)
+    """A file of additional certificates (PEM) to trust."""
+    certificate: str | None = Field(default=None, min_length=1)
+    """binlane's certificate (PEM), for services that require one."""
+    key: str | None = Field(default=None, min_length=1)
+    """Its private key, unless the certificate's file contains it."""
+
+
+def server_url(url: str, allowed: str) -> str:
+    """Return a server's URL without a slash at its end.
+
+    Raises PydanticCustomError, which says what is `allowed` and does not repeat the URL."""
+    parts = http_parts(url)
+    if parts is None or parts.username is not None or parts.query or parts.fragment or "\\" in url:
+        raise not_allowed(allowed)
+    return url.rstrip("/")
+
+
+def http_parts(url: str) -> SplitResult | None:
+    """Split a URL; None if it is not an HTTP URL."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_usable else None
+
+
+def header_text(value: str | None, *, ascii_only: bool = True) -> str | None:
+    """Return a header's value after a check. Raises ValueError, which does not repeat it."""
+    if value is not None and not (value.isprintable() and (value.isascii() or not ascii_only)):
+        kind = "ASCII without line breaks" if ascii_only else "no line breaks"
+        raise ValueError(f"not allowed in a header: {kind}")
+    return value

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.options.shared import HistoryOptions
+from handlers.options.section import HistoryOptions
 from handlers.options.values import PositiveDuration, Shaped, duration
 from handlers.sql.naming import check_template
 from handlers.sql.target.engine import check_url

@@ -7,8 +7,7 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from handlers.options.section import Options
-from handlers.options.shared import TlsOptions, header_text, server_url
+from handlers.options.section import Options, TlsOptions, header_text, server_url
 
 
 class VersionedOptions(Options):

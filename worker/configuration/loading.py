@@ -16,15 +16,15 @@ from handlers.loading.registry import HandlerTypeError, load_function, resolve, 
 from handlers.options.faults import Explanation, check_model, check_options, explain
 from worker.certificate import Certificate, CertificateError
 from worker.configuration.agreement import disagreements, reserved_locations, shared_locations
+from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
-from worker.configuration.file.document import Document, parse, typed
-from worker.configuration.file.variables import Variables
 from worker.configuration.kafka_properties import settings_faults
 from worker.configuration.model import Configuration
 from worker.configuration.secrets import MASK, Secrets, is_secret_place
 from worker.configuration.sections import KafkaRule
 from worker.configuration.shown import hidden_paths, secret_texts
 from worker.configuration.table_rules import HANDLER_KEYS
+from worker.configuration.variables import Variables
 
 # Pydantic's errors for a wrong type, and the types that fix them.
 _WANTED = {"string_type": (str,), "int_type": (int,), "float_type": (int, float), "bool_type": (bool,)}

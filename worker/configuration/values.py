@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from handlers.options.faults import nearest
 from handlers.options.matching import topic_matcher
-from handlers.options.shared import http_parts
+from handlers.options.section import http_parts
 from handlers.options.values import Shaped, not_allowed, pattern_of, text
 from worker.formats import registry
 
