@@ -110,7 +110,8 @@ class _Checker:
     def handlers(self, folder: Path) -> None:
         section = self._data.get("spark")
         if isinstance(section, dict) and section:
-            self._section("spark", section)
+            self._mend(section_model("spark"), section, ("spark",))
+            self._explained(check_model(section_model("spark"), _texts(section), of_file=True), ("spark",))
         for place, entry in self._entries():
             handler_type = entry.get("type")
             if not isinstance(handler_type, str) or not handler_type or self._has_fault((*place, "type")):
@@ -124,10 +125,6 @@ class _Checker:
                 self._add((*place, "type"), found, error.allowed, error.nearest)
                 continue
             self._options(handler, place, entry, folder)
-
-    def _section(self, name: str, section: dict[Any, Any]) -> None:
-        self._mend(section_model(name), section, (name,))
-        self._explained(check_model(section_model(name), _texts(section), of_file=True), (name,))
 
     def _options(self, handler: type[Handler], place: KeyPath, entry: dict[Any, Any], folder: Path) -> None:
         if handler.options_model is not None:
