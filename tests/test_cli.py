@@ -267,7 +267,7 @@ def test_a_worker_loads_what_it_may_not_need_only_when_it_is_configured() -> Non
     server = ["uvicorn", "starlette", "worker.http.app", "worker.http.server"]
     folders = ("canal", "debezium", "dts", "maxwell", "own_json")
     formats = [f"worker.formats.{folder}.format" for folder in folders]
-    of_formats = ["worker.formats.debezium.postgres.types", "handlers.mysql.ddl"]
+    of_formats = ["worker.formats.debezium.postgres_types", "handlers.mysql.ddl"]
     handlers = [f"handlers.{name}.handler" for name in ("kafka", "redis", "spark", "sql", "webhook")]
     terminal = ["rich.traceback", "rich.pretty", "pygments"]
     heavy = [*spark_and_databases, *server, *terminal, *formats, *of_formats, *handlers]

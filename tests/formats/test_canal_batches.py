@@ -10,7 +10,7 @@ from canal_messages import message, row
 from captured import CapturedRecord, records
 
 from handlers import Change
-from worker.formats import row_struct
+from worker.formats import json_rows
 from worker.formats.canal import format as canal_format
 from worker.formats.canal.format import Canal
 from worker.formats.interface import Skip, UndecodableRecord
@@ -106,7 +106,7 @@ def test_tables_of_other_shapes_by_turns_are_each_read_once(monkeypatch: pytest.
 
 
 def test_what_tables_are_like_is_forgotten_with_the_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_struct, "_MOST_COLUMNS", 40)
+    monkeypatch.setattr(json_rows, "_MOST_COLUMNS", 40)
     format_ = Canal()
     for number in range(20):
         types = {"id": "int", f"c{number}": "int"}

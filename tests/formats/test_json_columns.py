@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from json_messages import decode, record
 
 from worker.formats.interface import UndecodableRecord
-from worker.formats.json_values import compact, number
+from worker.formats.json_rows import compact, number
 from worker.formats.own_json.rows import TYPE_NAMES, converter
 
 

@@ -16,7 +16,7 @@ from serialized_records import SerializedWriter
 from servers.schema_registry import Registry, SchemaRegistry, schema_registry
 
 from handlers import Change
-from worker.formats import row_struct
+from worker.formats import json_rows
 from worker.formats.debezium.connect.schema import Envelopes
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
@@ -165,7 +165,7 @@ def compare(
     **keys: Any,
 ) -> None:
     """`is_routed`: whether values alone can be routed."""
-    monkeypatch.setattr(row_struct, "_MET_BEFORE", 2)
+    monkeypatch.setattr(json_rows, "_MET_BEFORE", 2)
     settings = DebeziumSettings(source=CONNECTORS.get(stream))
     of_json, of_others = Debezium(settings), reader(registry, settings, **keys)
     writer, envelopes, met = writer or AvroWriter(registry), Envelopes(), Counter[object]()
@@ -212,7 +212,7 @@ def is_refused(format_: DebeziumWithRegistry, broken: CapturedRecord) -> bool:
 def test_broken_bytes_are_decoded_or_refused(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_struct, "_MET_BEFORE", 1)
+    monkeypatch.setattr(json_rows, "_MET_BEFORE", 1)
     random, writer = Random(7), AvroWriter(registry)
     of_avro = reader(registry, DebeziumSettings())
     whole = [record for stream in WITH_SCHEMAS for record in records(stream) if record.value_]

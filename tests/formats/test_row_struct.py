@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from handlers.mysql.values import Converter
-from worker.formats.row_struct import RowStruct, Shapes
+from worker.formats.json_rows import RowStruct, Shapes
 
 
 def test_shapes_are_forgotten_together_before_they_hold_more_columns_than_they_may() -> None:

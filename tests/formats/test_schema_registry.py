@@ -17,7 +17,7 @@ from servers.schema_registry import SchemaRegistry, schema_registry
 from structlog.testing import capture_logs
 
 from handlers import Change
-from worker.formats import row_struct
+from worker.formats import json_rows
 from worker.formats.debezium.format import Debezium
 from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Skip, UndecodableRecord
@@ -553,7 +553,7 @@ def test_rows_are_read_by_the_schema_that_they_were_written_with(
 def test_one_schema_of_several_tables_gives_each_its_own(
     registry: SchemaRegistry, reader: DebeziumWithRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_struct, "_MET_BEFORE", 2)
+    monkeypatch.setattr(json_rows, "_MET_BEFORE", 2)
     writer, schema = AvroWriter(registry), json.dumps(envelope()).encode()
     for number in range(12):
         for table in ("orders_1", "orders_2"):
@@ -594,7 +594,7 @@ def test_code_for_a_schema_reads_each_value_as_the_long_way_does(
     ]
     readers = []
     for before_code in (1, 1_000_000):
-        monkeypatch.setattr(row_struct, "_MET_BEFORE", before_code)
+        monkeypatch.setattr(json_rows, "_MET_BEFORE", before_code)
         readers.append(DebeziumWithRegistry(None, schemas_of(settings(registry), Path(), patience=10)))
         change(readers[-1], record(writer.written(schema, row({"id": 0, "flag": True}))))
     quick, slow = readers

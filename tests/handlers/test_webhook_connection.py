@@ -18,7 +18,7 @@ from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.testing import make_batch, opened
 from handlers.webhook.handler import WebhookHandler
-from worker.commands.asking.connection import Unreachable, WorkerConnection
+from worker.commands.asking.orders import Unreachable, WorkerConnection
 from worker.formats.schema_registry.client import Client, RegistryUnavailable
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 from worker.local.broker_settings import free_port

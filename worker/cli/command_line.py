@@ -153,7 +153,7 @@ def unblock(
         raise typer.BadParameter("give either --skip or --dead-letter")
     action = "skip" if skip else "dead_letter"
     where = {"topic": topic, "partition": partition, "token": token, "ca": ca}
-    return call("asking.unblock:unblock", target, table, offset, action, **where)
+    return call("asking.orders:unblock", target, table, offset, action, **where)
 
 
 @app.command()
@@ -169,7 +169,7 @@ def pause(
 ) -> int | None:
     """Pause tables of one running worker. Their records wait, also after a restart."""
     what = {"table": table, "handler": handler, "duration": duration, "reason": reason}
-    return call("asking.unblock:pause", target, "pause", **what, token=token, ca=ca)
+    return call("asking.orders:pause", target, "pause", **what, token=token, ca=ca)
 
 
 @app.command()
@@ -182,7 +182,7 @@ def resume(
     ca: Authorities = None,
 ) -> int | None:
     """End a pause of one running worker."""
-    return call("asking.unblock:pause", target, "resume", table=table, handler=handler, token=token, ca=ca)
+    return call("asking.orders:pause", target, "resume", table=table, handler=handler, token=token, ca=ca)
 
 
 @app.command()

@@ -202,15 +202,12 @@ def _plain_condition(tree: Any, own: Mapping[str, str]) -> Condition:  # noqa: P
         case "Column" | "Boolean" | "Null":
             value = _value(tree, own)
             return lambda row: truth(value(row))
-    return _comparison(_COMPARED[kind], _value(tree.this, own), _value(tree.expression, own))
+    sign, left, right = _COMPARED[kind], _value(tree.this, own), _value(tree.expression, own)
+    return lambda row: compared(sign, left(row), right(row))
 
 
 def _value(tree: Any, own: Mapping[str, str]) -> Value:
     return compiled(tree, own, condition_of)
-
-
-def _comparison(sign: str, left: Value, right: Value) -> Condition:
-    return lambda row: compared(sign, left(row), right(row))
 
 
 def _between(value: Value, low: Value, high: Value) -> Condition:

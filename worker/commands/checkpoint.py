@@ -22,7 +22,7 @@ from worker.configuration.secrets import Secrets, passwords_in
 from worker.kafka.connection import ReadFault
 from worker.partitions.journaling import place_at, time_text
 from worker.partitions.own_store import store_at
-from worker.partitions.stored_positions import Cluster, Position, connect
+from worker.partitions.stored_positions import Position, connect
 
 
 def show(config: Path, as_json: bool = False, history: int = 0) -> int:
@@ -38,7 +38,9 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
             warnings = [f"no topic in Kafka matches {pattern}" for pattern in cluster.missing()]
             warnings += cluster.own.warnings
             own = cluster.own
-            units = {each.partition: _history(cluster, each.partition, history) for each in positions}
+            journal = cluster.journal if history else None
+            places = [each.partition for each in positions]
+            units = {one: [] if journal is None else journal.history(one, history) for one in places}
     except (CheckpointError, JournalError, ReadFault) as error:
         return output.failed(error)
     if as_json:
@@ -119,10 +121,6 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
     except (CheckpointError, ReadFault) as error:
         return output.failed(error)
     return 0
-
-
-def _history(cluster: Cluster, place: TopicPartition, count: int) -> list[Unit]:
-    return cluster.journal.history(place, count) if count and cluster.journal is not None else []
 
 
 def _unit(unit: Unit) -> dict[str, Any]:

@@ -16,15 +16,15 @@ from handlers.loading.registry import HandlerTypeError, load_function, resolve, 
 from handlers.options.faults import Explanation, check_model, check_options, explain
 from worker.certificate import Certificate, CertificateError
 from worker.configuration.agreement import disagreements, reserved_locations, shared_locations
+from worker.configuration.document import Document, parse, typed
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
-from worker.configuration.file.document import Document, parse, typed
-from worker.configuration.file.variables import Variables
 from worker.configuration.kafka_properties import settings_faults
 from worker.configuration.model import Configuration
 from worker.configuration.secrets import MASK, Secrets, is_secret_place
 from worker.configuration.sections import KafkaRule
 from worker.configuration.shown import hidden_paths, secret_texts
 from worker.configuration.table_rules import HANDLER_KEYS
+from worker.configuration.variables import Variables
 
 # Pydantic's errors for a wrong type, and the types that fix them.
 _WANTED = {"string_type": (str,), "int_type": (int,), "float_type": (int, float), "bool_type": (bool,)}
@@ -110,7 +110,8 @@ class _Checker:
     def handlers(self, folder: Path) -> None:
         section = self._data.get("spark")
         if isinstance(section, dict) and section:
-            self._section("spark", section)
+            self._mend(section_model("spark"), section, ("spark",))
+            self._explained(check_model(section_model("spark"), _texts(section), of_file=True), ("spark",))
         for place, entry in self._entries():
             handler_type = entry.get("type")
             if not isinstance(handler_type, str) or not handler_type or self._has_fault((*place, "type")):
@@ -124,10 +125,6 @@ class _Checker:
                 self._add((*place, "type"), found, error.allowed, error.nearest)
                 continue
             self._options(handler, place, entry, folder)
-
-    def _section(self, name: str, section: dict[Any, Any]) -> None:
-        self._mend(section_model(name), section, (name,))
-        self._explained(check_model(section_model(name), _texts(section), of_file=True), (name,))
 
     def _options(self, handler: type[Handler], place: KeyPath, entry: dict[Any, Any], folder: Path) -> None:
         if handler.options_model is not None:

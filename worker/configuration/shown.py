@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from handlers.options.values import DURATION_PATTERN, SIZE_PATTERN, format_duration, format_size
 from worker.configuration import secrets
+from worker.configuration.document import Document
 from worker.configuration.faults import KeyPath, key_path
-from worker.configuration.file.document import Document
 from worker.configuration.model import Configuration
 from worker.configuration.secrets import (
     MASK,
@@ -161,7 +161,9 @@ def secret_texts(document: Document) -> Iterator[str]:
     match document.data.get("tracing"):
         case {"headers": dict(headers)}:
             yield from _of_headers(headers)
-    for entry in _handlers(document.data):
+    for entry in (
+        one for rule in _mappings(document.data.get("tables")) for one in _mappings(rule.get("handlers"))
+    ):
         match entry.get("headers"):
             case dict(headers):
                 yield from _of_headers(headers)
@@ -190,11 +192,6 @@ def is_webhook(handler_type: object) -> bool:
 def _of_headers(headers: Mapping[Any, Any]) -> Iterator[str]:
     told = [value for name, value in headers.items() if str(name).lower() not in _SAY_THE_FORM]
     yield from _by_name(told, ("authorization",))
-
-
-def _handlers(data: Mapping[Any, Any]) -> Iterator[Mapping[Any, Any]]:
-    for rule in _mappings(data.get("tables")):
-        yield from _mappings(rule.get("handlers"))
 
 
 def _mappings(entries: object) -> Iterator[Mapping[Any, Any]]:

@@ -30,9 +30,9 @@ def _topic_pattern(value: str) -> str:
     return pattern_of(value, topic_matcher)
 
 
-def _plain_topic(value: str) -> str:
+def _plain_topic(value: str, allowed: str = "a topic name (letters, digits, '.', '_', '-')") -> str:
     if value.startswith("^"):
-        raise not_allowed("a topic name (letters, digits, '.', '_', '-')")
+        raise not_allowed(allowed)
     return _topic_pattern(value)
 
 
@@ -54,7 +54,8 @@ def _initial(value: object) -> str | datetime | StartOffsets:
     if isinstance(value, datetime):
         return _aware(value)
     if isinstance(value, Mapping) and value:
-        return {_topic_name(topic): _offsets(offsets) for topic, offsets in value.items()}
+        allowed = f"{_INITIAL}, with the topics' own names"
+        return {_plain_topic(str(topic), allowed): _offsets(offsets) for topic, offsets in value.items()}
     if isinstance(value, str):
         if value in ("earliest", "latest"):
             return value
@@ -67,13 +68,6 @@ def _initial(value: object) -> str | datetime | StartOffsets:
 
 def _aware(time: datetime) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
-
-
-def _topic_name(value: object) -> str:
-    name = _topic_pattern(str(value))
-    if name.startswith("^"):
-        raise not_allowed(f"{_INITIAL}, with the topics' own names")
-    return name
 
 
 def _offsets(value: object) -> dict[int, int]:

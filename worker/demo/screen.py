@@ -183,35 +183,27 @@ def _tables(result: Result) -> Table:
     for name in ("source", "replica", "differ"):
         table.add_column(name, justify="right")
     for one in result.tables:
-        work = one.work
-        table.add_row(
-            work.table,
-            Text(" ".join(map(str, work.lanes)), style="dim"),
-            f"{work.batches:,}",
-            f"{work.changes:,}",
-            f"{work.merges:,}",
-            f"{work.behind_seconds:.1f}",
-            _mark(not one.order_faults),
-            f"{one.source_rows:,}",
-            f"{one.replica_rows:,}",
-            Text("0", style="green")
-            if not one.differences
-            else Text(f"{len(one.differences):,}", "bold red"),
-        )
+        _add_row(table, Text(one.work.table), one.work.lanes, [one])
     table.add_section()
-    table.add_row(
-        Text("all", style="bold"),
-        "",
-        f"{sum(one.work.batches for one in result.tables):,}",
-        f"{sum(one.work.changes for one in result.tables):,}",
-        f"{sum(one.work.merges for one in result.tables):,}",
-        f"{max((one.work.behind_seconds for one in result.tables), default=0.0):.1f}",
-        _mark(not any(one.order_faults for one in result.tables)),
-        f"{sum(one.source_rows for one in result.tables):,}",
-        f"{sum(one.replica_rows for one in result.tables):,}",
-        f"{sum(len(one.differences) for one in result.tables):,}",
-    )
+    _add_row(table, Text("all", style="bold"), (), result.tables)
     return table
+
+
+def _add_row(table: Table, name: Text, lanes: Sequence[int], results: Sequence[TableResult]) -> None:
+    """Add a row with the sums of these tables."""
+    works, different = [one.work for one in results], sum(len(one.differences) for one in results)
+    table.add_row(
+        name,
+        Text(" ".join(map(str, lanes)), style="dim"),
+        f"{sum(work.batches for work in works):,}",
+        f"{sum(work.changes for work in works):,}",
+        f"{sum(work.merges for work in works):,}",
+        f"{max((work.behind_seconds for work in works), default=0.0):.1f}",
+        _mark(not any(one.order_faults for one in results)),
+        f"{sum(one.source_rows for one in results):,}",
+        f"{sum(one.replica_rows for one in results):,}",
+        Text(f"{different:,}", "bold red" if different else "green"),
+    )
 
 
 def _faults(console: Console, result: Result) -> None:

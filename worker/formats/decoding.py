@@ -24,7 +24,7 @@ from worker.formats.interface import (
     UndecodableRecord,
     has_calendar,
 )
-from worker.formats.json_values import object_in
+from worker.formats.json_rows import object_in
 
 log = get_logger("decoding")
 

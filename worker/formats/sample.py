@@ -11,7 +11,7 @@ import msgspec
 from confluent_kafka import Message
 
 from worker.formats.interface import Record
-from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.json_rows import DECODE_ERRORS
 
 # `kcat -J` prints `payload` and `ts`.
 _VALUE_KEYS = ("value", "payload")

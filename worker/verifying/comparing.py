@@ -52,10 +52,6 @@ class Leaving:
                 made.changed.append(name)
         return made
 
-    def name_of(self, name: str) -> str | None:
-        """Return the column's name in the replica; None: it is left out."""
-        return self.names.get(name)
-
     def source_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the source's names of these replica columns."""
         back = {to.lower(): name for name, to in self.names.items()}
@@ -113,9 +109,8 @@ def match(
     is_key = {name.lower() for name in key}
     columns, lacking = [], []
     for name, type_ in table.columns.items():
-        leaves_as = leaving.name_of(name)
-        if leaves_as is None:
-            continue
+        if (leaves_as := leaving.names.get(name)) is None:
+            continue  # it is left out
         spark = there.pop(leaves_as.lower(), None)
         if spark is None:
             lacking.append(name)

@@ -104,7 +104,10 @@ def compare(
             report.names |= {each.table for each in report.tables}
             _settle(report, settle, sleep)
             if repair:
-                _repair(job, report)
+                for each in report.tables:
+                    if each.state == "different":
+                        with _told(each, "different", "not repaired: "):
+                            _repair_table(job, each)
     except Exception as error:
         report.error = _explained(error)
         if report.error is None:
@@ -201,13 +204,6 @@ def _settle(report: Report, seconds: float, sleep: Callable[[float], None]) -> N
             with _told(each):
                 if each.check is not None and each.check.look_again():
                     each.state = "equal"
-
-
-def _repair(job: _Job, report: Report) -> None:
-    for each in report.tables:
-        if each.state == "different":
-            with _told(each, "different", "not repaired: "):
-                _repair_table(job, each)
 
 
 def _repair_table(job: _Job, report: TableReport) -> None:

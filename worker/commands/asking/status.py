@@ -20,7 +20,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from worker.commands.asking.connection import HINT, Unreachable, WorkerConnection, connected
+from worker.commands.asking.orders import HINT, Unreachable, WorkerConnection, connected
 from worker.commands.output import Output
 from worker.observing.overview.figures import Rates
 from worker.observing.overview.history import Point

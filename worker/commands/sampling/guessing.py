@@ -12,7 +12,7 @@ from worker.commands.sampling.review import Untold
 from worker.formats import registry
 from worker.formats.decoding import decoded, hint_at
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
-from worker.formats.json_values import object_in
+from worker.formats.json_rows import object_in
 from worker.units.table import routed
 
 PLAIN = re.compile(r"[\w-]+")

@@ -36,8 +36,7 @@ from worker.formats.interface import (
     Skip,
     UndecodableRecord,
 )
-from worker.formats.json_values import DECODE_ERRORS
-from worker.formats.row_struct import Row, Shapes
+from worker.formats.json_rows import DECODE_ERRORS, Row, Shapes
 
 if TYPE_CHECKING:
     from worker.formats.canal.packet_rows import Packets

@@ -22,7 +22,7 @@ from worker.formats.canal.packet_entries import (
 from worker.formats.canal.rows import converter_for, refuse_sql, refuse_statement
 from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import Record, Skip, UndecodableRecord, in_calendar, shortened, wrong_value
-from worker.formats.row_struct import Row, Shapes
+from worker.formats.json_rows import Row, Shapes
 
 _TRUNCATE = 8
 _ShapeKey = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]

@@ -16,8 +16,7 @@ import msgspec
 from handlers.mysql.values import Converter, compact_json, converter_of
 from worker.formats.images import check_key
 from worker.formats.interface import Milliseconds, UndecodableRecord, shortened, wrong_value
-from worker.formats.json_values import DECODE_ERRORS
-from worker.formats.row_struct import Practice, Row, RowStruct, spelled
+from worker.formats.json_rows import DECODE_ERRORS, Practice, Row, RowStruct, spelled
 
 Rows = TypeVar("Rows")
 

@@ -24,13 +24,13 @@ from worker.formats.debezium.connect.schema import (
 )
 from worker.formats.debezium.connect.times import as_lost, as_told
 from worker.formats.debezium.connect.values import Forms, Reader, bits_of, types_of
-from worker.formats.debezium.postgres.columns import postgres_reader, source_type, with_native
-from worker.formats.debezium.postgres.types import postgres_type, sized_decimal
+from worker.formats.debezium.postgres_columns import postgres_reader, source_type, with_native
+from worker.formats.debezium.postgres_types import postgres_type, sized_decimal
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import Payload, Source, log_position
 from worker.formats.images import statement_from
 from worker.formats.interface import Milliseconds, Record, UndecodableRecord, kafka_time
-from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.json_rows import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
 
 # Words after the size: INT(10) UNSIGNED.

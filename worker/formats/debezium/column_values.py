@@ -61,32 +61,30 @@ def reader_of(  # noqa: PLR0911 - one return a kind of type
     return _TIMESTAMP if field.name == _ZONED_TIMESTAMP else connect_reader(field, as_none)
 
 
-def _default_field(mysql_type: MySQLType) -> Field:  # noqa: PLR0911 - one return a type
+_GEOMETRY = Field("struct", name="io.debezium.data.geometry.Geometry")
+_DEFAULTS = {
+    **dict.fromkeys(_INTEGERS, Field("int64")),
+    **dict.fromkeys(("double", "real", "float8"), Field("double")),
+    "date": Field("int32", name="io.debezium.time.Date"),
+    "timestamp": Field("string", name=_ZONED_TIMESTAMP),
+    "time": Field("int64", name="io.debezium.time.MicroTime"),
+    "json": Field("string", name="io.debezium.data.Json"),
+    **dict.fromkeys(("geomcollection", *SHAPES), _GEOMETRY),
+}
+
+
+def _default_field(mysql_type: MySQLType) -> Field:
     """The field of a type with default settings (`time.precision.mode` is adaptive microseconds)."""
     name, sizes = mysql_type.name, mysql_type.sizes
     fraction = sizes[0] if sizes else 0
-    if name in _INTEGERS:
-        return Field("int64")
     if name == "bit":
         return Field("bytes", name="io.debezium.data.Bits") if fraction > 1 else Field("boolean")
     if name in ("float", "float4"):
         return Field("double" if len(sizes) == 1 and fraction > 24 else "float")
-    if name in ("double", "real", "float8"):
-        return Field("double")
-    if name == "date":
-        return Field("int32", name="io.debezium.time.Date")
     if name == "datetime":
         unit = "MicroTimestamp" if fraction > 3 else "Timestamp"
         return Field("int64", name=f"io.debezium.time.{unit}")
-    if name == "timestamp":
-        return Field("string", name=_ZONED_TIMESTAMP)
-    if name == "time":
-        return Field("int64", name="io.debezium.time.MicroTime")
-    if name == "json":
-        return Field("string", name="io.debezium.data.Json")
-    if name in ("geomcollection", *SHAPES):
-        return Field("struct", name="io.debezium.data.geometry.Geometry")
-    return _TEXT
+    return _DEFAULTS.get(name, _TEXT)
 
 
 # ---- integers

@@ -17,7 +17,7 @@ from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import POSTGRESQL, ROWS, Row, Source, refuse_others
 from worker.formats.decoding import hint_of
 from worker.formats.interface import Record, UndecodableRecord, in_calendar, known_headers
-from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.json_rows import DECODE_ERRORS
 
 _HINT = (
     "a flattened record needs add.fields=op,db,table,source.ts_ms,source.connector (or the same in "

@@ -14,7 +14,7 @@ from worker.formats.debezium.column_types import ddl_position, lessons, read_sch
 from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
 from worker.formats.debezium.images import Keys, image_of, of_changed_key, of_moved_row
-from worker.formats.debezium.postgres.types import lacks_values
+from worker.formats.debezium.postgres_types import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
 from worker.formats.debezium.rows import ENDLESS, Message, Rows, RowShape, Sure
 from worker.formats.debezium.settings import DebeziumSettings
@@ -30,8 +30,7 @@ from worker.formats.debezium.source import (
 )
 from worker.formats.images import NOTHING, Image, changes_from, check_key, lacking
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord, kafka_time
-from worker.formats.json_values import DECODE_ERRORS
-from worker.formats.row_struct import Shapes
+from worker.formats.json_rows import DECODE_ERRORS, Shapes
 from worker.formats.table_history import TableHistory
 
 OPERATIONS: Mapping[str, Operation] = {**ROWS, "t": "truncate"}

@@ -13,7 +13,7 @@ from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.rows import RowShape
 from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, tells_more, updated
 from worker.formats.interface import Record, UndecodableRecord, known_headers
-from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.json_rows import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
 
 _MAX_TOPICS = 10_000

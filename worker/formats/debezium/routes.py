@@ -14,7 +14,7 @@ from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import ROWS, Payload, Row, read_logged, refuse_others
 from worker.formats.decoding import stranger
 from worker.formats.interface import ALONE, UNKNOWN, Named, PlainRoute, Record, Route, Skip, UndecodableRecord
-from worker.formats.json_values import DECODE_ERRORS, number
+from worker.formats.json_rows import DECODE_ERRORS, number
 
 _HEARTBEATS = "__debezium-heartbeat"
 _AVRO_HEAD = 5

@@ -16,14 +16,13 @@ from handlers.values.native_types import NativeTypes, SchemaTypes
 from worker.formats.debezium.column_types import fields_of, readers_of
 from worker.formats.debezium.connect.schema import Head
 from worker.formats.debezium.connect.values import AS_IT_IS
-from worker.formats.debezium.postgres.types import is_unavailable, lacks_values
 from worker.formats.debezium.postgres_rows import PostgresRows
+from worker.formats.debezium.postgres_types import is_unavailable, lacks_values
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
 from worker.formats.images import NOTHING, lacking
 from worker.formats.interface import Milliseconds, wrong_value
-from worker.formats.json_values import number
-from worker.formats.row_struct import Practice, RowStruct
+from worker.formats.json_rows import Practice, RowStruct, number
 from worker.formats.table_history import TableDefinition
 
 RowType = TypeVar("RowType")

@@ -18,7 +18,7 @@ def is_known(text: str) -> bool:
     """Whether the text is a type of MySQL or PostgreSQL."""
     # Imported here, because these imports are slow and most configurations name no types.
     from handlers.mysql.types import read_type  # noqa: PLC0415
-    from worker.formats.debezium.postgres.types import postgres_type  # noqa: PLC0415
+    from worker.formats.debezium.postgres_types import postgres_type  # noqa: PLC0415
     from worker.formats.own_json.rows import TYPE_NAMES  # noqa: PLC0415
 
     return read_type(text).name in TYPE_NAMES or postgres_type(text) is not None

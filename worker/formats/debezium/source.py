@@ -11,7 +11,7 @@ import msgspec
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.interface import Milliseconds, UndecodableRecord
-from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.json_rows import DECODE_ERRORS
 
 Row = dict[str, Any]
 Payload = bytes | memoryview | msgspec.Raw

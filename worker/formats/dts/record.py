@@ -13,7 +13,7 @@ import msgspec
 
 from worker.formats.dts.schema import FIELDS, LEADING, TAGS, UNKNOWN_TYPE, column_types, part
 from worker.formats.dts.values import ABSENT, Reader, readers
-from worker.formats.row_struct import Shapes
+from worker.formats.json_rows import Shapes
 from worker.formats.schema_registry.avro.code import Code
 from worker.formats.schema_registry.avro.values import read_string, reader_of, varint
 

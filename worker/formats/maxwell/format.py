@@ -14,7 +14,7 @@ from handlers.api import Operation
 from worker.formats.decoding import hint_at, stranger
 from worker.formats.images import Image, changes_from, check_key, deleted, lacking, statement_from, updated
 from worker.formats.interface import LogPosition, Named, PlainRoute, Record, Route, Skip, UndecodableRecord
-from worker.formats.json_values import READ_ERRORS
+from worker.formats.json_rows import READ_ERRORS, Row, Shapes
 from worker.formats.maxwell.history import (
     DATABASE_DDL,
     ROW_TYPES,
@@ -26,7 +26,6 @@ from worker.formats.maxwell.history import (
     statement_for,
 )
 from worker.formats.maxwell.rows import Header, Message, RowShape
-from worker.formats.row_struct import Row, Shapes
 from worker.formats.table_history import TableDefinition
 
 _OPERATIONS: Mapping[str, Operation] = {

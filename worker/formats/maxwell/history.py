@@ -14,7 +14,7 @@ import msgspec
 from handlers.mysql import ddl
 from handlers.mysql.types import INTEGERS, MySQLType, literal, read_type
 from worker.formats.interface import LogPosition, Record
-from worker.formats.json_values import READ_ERRORS
+from worker.formats.json_rows import READ_ERRORS
 from worker.formats.maxwell.rows import Header
 from worker.formats.table_history import TableDefinition, TableHistory
 

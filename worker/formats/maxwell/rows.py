@@ -15,9 +15,18 @@ import msgspec
 from handlers.mysql.types import BYTES, SHAPES, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.interface import Milliseconds, Seconds, wrong_value
-from worker.formats.json_values import READ_ERRORS, compact, number, plain, text_of
+from worker.formats.json_rows import (
+    READ_ERRORS,
+    Practice,
+    Row,
+    RowStruct,
+    compact,
+    number,
+    plain,
+    spelled,
+    text_of,
+)
 from worker.formats.maxwell.wkt import geometry_bytes
-from worker.formats.row_struct import Practice, Row, RowStruct, spelled
 from worker.formats.table_history import TableDefinition
 
 Data = TypeVar("Data")

@@ -11,7 +11,7 @@ from handlers.api import Operation
 from worker.formats.decoding import stranger
 from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord, kafka_time
-from worker.formats.json_values import READ_ERRORS, read_json
+from worker.formats.json_rows import READ_ERRORS, read_json
 from worker.formats.own_json.layout import JsonLayout
 from worker.formats.own_json.paths import ABSENT, InValue, Source, found_in, member, read_source, route_of
 from worker.formats.own_json.rows import (

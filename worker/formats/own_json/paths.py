@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from worker.formats.interface import Record, Route, UndecodableRecord, known_headers
-from worker.formats.json_values import JSON_ERRORS, read_json
+from worker.formats.json_rows import JSON_ERRORS, read_json
 
 ABSENT: Any = object()
 """Marks a missing value, as opposed to null."""

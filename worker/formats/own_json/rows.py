@@ -18,7 +18,7 @@ from handlers.mysql.types import BYTES, INTEGERS, SHAPES, TEXTS, MySQLType, read
 from handlers.mysql.values import Converter, converter_of
 from handlers.values.bounds import bounded
 from worker.formats.interface import Record, UndecodableRecord, has_calendar, wrong_value
-from worker.formats.json_values import READ_ERRORS, compact, read_json
+from worker.formats.json_rows import READ_ERRORS, compact, read_json
 from worker.formats.maxwell.wkt import geometry_bytes
 from worker.formats.own_json.paths import ABSENT, InKey, InValue, found_in, key_of, member, read_source
 

@@ -13,7 +13,7 @@ import msgspec
 
 from handlers.api import TargetUnavailable
 from handlers.http.client import Answer, AnswerTooLarge, HttpClient, basic_login, segment, trusted
-from worker.formats.json_values import object_in
+from worker.formats.json_rows import object_in
 from worker.formats.schema_registry.ids import SchemaId
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 

@@ -13,12 +13,12 @@ from typing import NamedTuple, NoReturn
 from handlers import Change
 from worker.formats.debezium.connect.schema import Envelopes, Head, Split
 from worker.formats.debezium.format import OPERATIONS, Debezium
-from worker.formats.debezium.postgres.types import AVRO_MARK, lacks_values
+from worker.formats.debezium.postgres_types import AVRO_MARK, lacks_values
 from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import REFUSALS, Source, log_position
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
-from worker.formats.row_struct import Practice, Shapes
+from worker.formats.json_rows import Practice, Shapes
 from worker.formats.schema_registry.avro.envelopes import Placed, RowsReader
 from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.schema_registry.client import Client

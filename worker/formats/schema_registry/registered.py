@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from worker.formats.debezium.connect.schema import Head, Split
-from worker.formats.interface import UndecodableRecord
+from worker.formats.interface import UndecodableRecord, shortened
 from worker.formats.schema_registry.avro.connect import connect_schema
 from worker.formats.schema_registry.avro.envelopes import AvroEnvelope, envelope_of
 from worker.formats.schema_registry.avro.schema import FieldBudget, SchemaError, parse
@@ -121,7 +121,7 @@ class _Reader:
         self._texts: dict[str, str] = {}
         for name, text in zip(registered.names, registered.references, strict=True):
             if self._texts.setdefault(name, text) != text:
-                raise SchemaError(f"two of its references are called {_shown(name)}")
+                raise SchemaError(f"two of its references are called {shortened(repr(name))}")
         self._documents: dict[str, Mapping[str, Any]] = {}
         self._places: dict[int, _Place] = {}
         self._budget = FieldBudget()
@@ -194,14 +194,14 @@ class _Reader:
         for part in path.split("/")[1:]:
             node = _part(node, part)
         if node is None or (path and not path.startswith("/")):
-            raise SchemaError(f"it refers to {_shown(reference)}, which does not exist")
+            raise SchemaError(f"it refers to {shortened(repr(reference))}, which does not exist")
         return node, root
 
     def _document(self, name: str) -> Mapping[str, Any]:
         if name not in self._documents:
             text = self._texts.get(name)
             if text is None:
-                raise SchemaError(f"it refers to {_shown(name)}, which names none of its references")
+                raise SchemaError(f"it refers to {shortened(repr(name))}, which names none of its references")
             self._documents[name] = _object_of(text)
         return self._documents[name]
 
@@ -224,7 +224,3 @@ def _part(node: Any, part: str) -> Any:
         return None
     found = node.get(part)
     return found if found is not None else node.get(unquote(part).replace("~1", "/").replace("~0", "~"))
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= 100 else name[:100] + "...")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.json_rows import DECODE_ERRORS
 
 BEGIN = b'{"schema"'
 """The first bytes of a value with a schema. (A row may also have a column of that name.)"""

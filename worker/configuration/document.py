@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from worker.configuration.faults import Fault, KeyPath, key_path, shown
-from worker.configuration.file.variables import Replacement, VariableError, Variables
+from worker.configuration.variables import Replacement, VariableError, Variables
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,100}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")

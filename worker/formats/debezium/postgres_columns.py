@@ -17,7 +17,7 @@ from worker.formats.debezium.connect.values import (
     connect_reader,
     types_of,
 )
-from worker.formats.debezium.postgres.types import postgres_type, spelled
+from worker.formats.debezium.postgres_types import postgres_type, spelled
 
 _OWN = frozenset(
     (
