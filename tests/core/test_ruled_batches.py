@@ -20,10 +20,10 @@ from building import (
     work,
 )
 from processing import Stage
-from worker.column_rules.expectations import Unmet
 
 from handlers import Change
 from worker.attempts.circuit import BoundHandler
+from worker.column_rules.judging import Unmet
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.batch_cutting import rebind
 from worker.units.sharding import spread
