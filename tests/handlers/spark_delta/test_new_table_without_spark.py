@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
-from handlers.spark.log.last_seen_table import Held
 
 from handlers.spark.delta.commits.commit_notes import LostCommit, held_in_files
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.own_commit import can_be_made
 from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.beside import Held
 from handlers.spark.log.stores.interface import temporary_name
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions, SparkSection
