@@ -63,8 +63,9 @@ def init(file: Path, *, url: str | None, properties: Sequence[str], **given: str
 
     `given`: kafka, topic and handler. Asks for what is missing, if there is a terminal."""
     output = Output("init")
+    if file.exists():
+        return output.failed(f"{file} exists already, and is not changed: choose another name")
     try:
-        _refuse_present(file)
         wanted = _Wanted(
             given["kafka"] or _asked("Kafka's address", "--kafka", "localhost:9092"),
             given["topic"] or _asked("Topic", "--topic", None),
@@ -94,11 +95,6 @@ def init(file: Path, *, url: str | None, properties: Sequence[str], **given: str
     ):
         print(output.clean(line))
     return 0
-
-
-def _refuse_present(file: Path) -> None:
-    if file.exists():
-        raise GuessError(f"{file} exists already, and is not changed: choose another name")
 
 
 def _known(handler: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,11 +89,14 @@ def changes_by_route(format_: Format, record: Record) -> Skip | list[tuple[Route
 
 def _own_json(records: Sequence[Record], topic: str) -> Guess:
     """Return a layout for JSON objects of any writer: the topic's name is that of the table."""
-    rows = []
+    rows: list[Any] = []
     for value in (record.value() or b"" for record in records):
-        row = _object(value)
-        if row is None or (hint := hint_at(value, "json")):
-            told = f"; {_shape(value)}" if row is None else hint
+        row = None
+        with suppress(*JSON_ERRORS):
+            row = read_json(value)
+        is_row = isinstance(row, dict)
+        if not is_row or (hint := hint_at(value, "json")):
+            told = hint if is_row else f"; {_shape(value)}"
             raise GuessError(f"topic {topic}: no format reads its records{told}")
         rows.append(row)
     if not rows:
@@ -114,14 +118,6 @@ def _own_json(records: Sequence[Record], topic: str) -> Guess:
     if key:
         layout["key"], notes = key, []
     return Guess("json", [f"{database or 'topics'}.{table}"], layout, len(rows), len(rows), notes)
-
-
-def _object(value: bytes) -> dict[str, Any] | None:
-    try:
-        found = read_json(value)
-    except JSON_ERRORS:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _shape(value: bytes) -> str:
