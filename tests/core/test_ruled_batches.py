@@ -36,9 +36,12 @@ SECRET = {"masking": {"secret": "0123456789abcdef"}}
 EMAIL = {"data": [{"id": "1", "email": "ada@x"}], "mysqlType": {"id": "bigint", "email": "varchar(50)"}}
 
 
-def table(name: str = "orders", **rule: Any) -> Table:
+HANDLER = BoundHandler("h0", (Scripted(),))  # a reload keeps it
+
+
+def table(name: str = "orders", bound: Sequence[BoundHandler] = (HANDLER,), **rule: Any) -> Table:
     made = configuration(rule, **SECRET)
-    return Table("shop", name, made.tables[0], [BoundHandler("h0", (Scripted(),))])
+    return Table("shop", name, made.tables[0], bound)
 
 
 def refuse(_record: Record, _fault: UndecodableRecord) -> bool:
@@ -165,6 +168,22 @@ def test_a_batch_that_nothing_is_done_of_goes_on_by_the_rules_as_they_are_now() 
     made.unit.table = table()
     rebind(made)
     assert made.runs == [run]
+
+
+@pytest.mark.parametrize("name", ["h0", "h1"])
+def test_a_handler_that_comes_with_other_rules_gets_nothing_by_those_of_before(name: str) -> None:
+    """A handler that has the batch gets it again, as after a restart."""
+    made = decoded(table(), [record(0, **EMAIL)])
+    made.runs = [run] = runs_of(made)
+    run.done = 1
+    made.unit.table = table(bound=[HANDLER, BoundHandler(name, (Scripted(),))])
+    rebind(made)
+    assert run in made.runs, "its rules are the same"
+    made.unit.table = table(bound=[BoundHandler(name, (Scripted(),))], columns={"exclude": ["email"]})
+    rebind(made)
+    assert not made.runs
+    assert made.decode(refuse) is None
+    assert [change.after for change in made.batch(0, 1, 1).changes] == [{"id": 1}]
 
 
 def test_a_batch_that_is_partly_done_keeps_its_rules_though_its_handler_had_the_rows() -> None:

@@ -88,7 +88,7 @@ def changes_by_route(format_: Format, record: Record) -> Skip | list[tuple[Route
 
 def _own_json(records: Sequence[Record], topic: str) -> Guess:
     """Return a layout for JSON objects of any writer: the topic's name is that of the table."""
-    rows = []
+    rows: list[Any] = []
     for value in (record.value() or b"" for record in records):
         row = object_in(value)
         if row is None or (hint := hint_at(value, "json")):
