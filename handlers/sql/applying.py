@@ -76,7 +76,8 @@ class Applier:
             for run in folding.runs(pending.changes, one_by_one=one_by_one):
                 try:
                     if run.is_ddl:
-                        self._follow(connection, batch, run.changes, altered)
+                        for place in pending.places[run.first : run.first + len(run.changes)]:
+                            self._follow(connection, batch, source, place, altered)
                     else:
                         self._apply_rows(connection, batch, run)
                 except (TableMissing, ColumnsMissing, SchemaChanged, TableChanged, TargetUnavailable):
@@ -90,23 +91,25 @@ class Applier:
             return pending
 
     def _follow(
-        self, connection: sa.Connection, batch: Batch, changes: Sequence[Change], altered: set[TargetName]
+        self, connection: sa.Connection, batch: Batch, source: Source, place: int, altered: set[TargetName]
     ) -> None:
-        for change in changes:
-            # If it fails half way, the cached table may be wrong.
-            altered.add(self._naming.target(batch.database, batch.name))
-            result = ddl.apply(
-                self._marks.kept(connection),
-                change,
-                self._options.ddl,
-                self._naming,
-                own=_source_table(batch),
-                handles=self._handles,
-                replay_of=batch.replay_of,
-                period=self._options.period,
-            )
-            altered.update(result.targets)
-            self.tables.forget(*altered)
+        # MySQL commits at each DDL statement. So the marks of what was applied before are stored first.
+        done = self._marks.pending(connection, source, batch.changes[:place], batch.topic_ids)
+        self._marks.advance(connection, source, done)
+        # If it fails half way, the cached table may be wrong.
+        altered.add(self._naming.target(batch.database, batch.name))
+        result = ddl.apply(
+            self._marks.kept(connection),
+            batch.changes[place],
+            self._options.ddl,
+            self._naming,
+            own=_source_table(batch),
+            handles=self._handles,
+            replay_of=batch.replay_of,
+            period=self._options.period,
+        )
+        altered.update(result.targets)
+        self.tables.forget(*altered)
 
     def create(self, connection: sa.Connection, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
         """Create what is missing, except columns dropped meanwhile. Raises NameUnfit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import Event, Thread
 from typing import Any
 
@@ -138,6 +138,27 @@ def test_a_statement_that_stopped_half_way_is_done_once_in_a_history(
         if len(seen) < after:
             break
     assert deaths >= 8
+
+
+@pytest.mark.parametrize("key", ["id", None], ids=["history", "replica without a key"])
+def test_rows_before_a_statement_that_stopped_half_way_are_applied_once(
+    make_sql: Callable[[str], SqlLab], key: str | None
+) -> None:
+    lab, row, types = make_sql("mariadb"), {"id": 1, "name": "a"}, {"id": "int", "name": "varchar(9)"}
+    changes: list[dict[str, Any]] = [
+        *({"after": row}, {"before": row, "after": {**row, "name": "b"}, "lacks": frozenset[str]()}),
+        {"sql": "ALTER TABLE orders ADD COLUMN c int"},
+        *({"after": {"id": 2, "name": "a"}}, {"sql": "ALTER TABLE orders ADD COLUMN d int"}),
+    ]
+    given = make_batch("shop.orders", changes, key=key, types=types, offset=5)
+    mode = "replica" if key is None else "history"
+    with lab.handler(mode=mode) as handler:
+        handler.handle(make_batch("shop.orders", [{"id": 9, "name": "a"}], key=key, types=types))
+    for told in (pytest.raises(Gone), pytest.raises(Gone), nullcontext()):
+        with lab.handler(mode=mode) as handler, dying(handler, 1, before_the_statement=False), told:
+            handler.handle(given)
+    found = [(1, "b"), (2, "a"), (9, "a")] if key is None else [(1, "a"), (1, "b"), (2, "a"), (9, "a")]
+    assert sorted((one["id"], one["name"]) for one in lab.rows()) == found
 
 
 def test_what_is_written_down_of_one_statement_is_not_taken_for_another(
