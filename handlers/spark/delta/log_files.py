@@ -129,7 +129,12 @@ class _Replay:
             with files.open(f"{folder}/{name}") as file:
                 self._checkpoint(pq.ParquetFile(file))
         for version in commits:
-            self._commit(files.read(f"{folder}/{version:020d}.json"))
+            if not (commit := files.read(path := f"{folder}/{version:020d}.json")):
+                raise FilesError(
+                    f"{path} is empty, as after a power loss: its rows would be lost or doubled. Restore it. "
+                    "Or if it is the table's newest, remove it: what it merged is merged again"
+                )
+            self._commit(commit)
         return commits[-1] if commits else int(checkpoint[0][:20])
 
     def snapshot(self, version: int) -> Snapshot:

@@ -14,7 +14,7 @@ import pytest
 from spark_sessions import SparkKeeper
 
 from handlers.spark.delta.log_files import metadata_in_files, snapshot_in_files
-from handlers.spark.log.stores.interface import Entry
+from handlers.spark.log.stores.interface import Entry, FilesError
 from handlers.spark.log.stores.local import LocalFiles
 
 TABLE_OF_ROWS = pa.schema([("id", pa.int64()), ("at", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])
@@ -78,6 +78,15 @@ def test_the_same_as_delta_rs_after_each_of_many_commits(tmp_path: Path, seed: i
             sum(adds.column("size_bytes").to_pylist()),
             sum(adds.column("num_records").to_pylist()),
         )
+
+
+def test_an_empty_commit_is_told(tmp_path: Path) -> None:
+    """A writer that does not wait for the disk leaves it at a power loss. delta-rs passes over it."""
+    for number in range(3):
+        deltalake.write_deltalake(tmp_path, rows(number), mode="append")
+    log_of(tmp_path, 1).write_text("")
+    with pytest.raises(FilesError, match=r"0001\.json is empty, as after a power loss"):
+        state(tmp_path)
 
 
 def test_a_deletion_vector_takes_its_rows_from_a_file_that_stays(tmp_path: Path) -> None:

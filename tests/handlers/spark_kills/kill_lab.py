@@ -86,11 +86,11 @@ class Place:
             shutil.copy2(done, f"{copy}.done")
         return copy
 
-    def operations(self, steps: Steps, *, reads: bool = False) -> Sequence[str]:
-        """What a worker does in the store, if nobody disturbs it."""
-        self.run(steps, reads=reads)
-        told = Path(f"{self.folder}.trace").read_text().splitlines()
-        return [line.partition(" ")[2] for line in told]
+    def places_of(self, operation: str, steps: Steps) -> Sequence[int]:
+        """The numbers of those operations of a worker that begin so, if nobody disturbs it."""
+        self.run(steps, reads=True)
+        lines = Path(f"{self.folder}.trace").read_text().splitlines()
+        return [at for at, line in enumerate(lines, 1) if line.startswith(f"{at} {operation}")]
 
     def _without_statements(self, steps: Steps) -> list[Sequence[Any]]:
         if not self.lacks_statements:
@@ -188,12 +188,16 @@ class Place:
 
     def copied(self, folder: Path) -> None:
         """A former state of the folder, with what workers have told, in place of this one."""
+        self.forget()
+        shutil.copytree(folder, self.folder)
+        if (done := Path(f"{folder}.done")).exists():
+            shutil.copy2(done, f"{self.folder}.done")
+
+    def forget(self) -> None:
+        """As before the first worker, apart from a bucket."""
         for kind in (".done", ".told"):
             Path(f"{self.folder}{kind}").unlink(missing_ok=True)
-            if (file := Path(f"{folder}{kind}")).exists():
-                shutil.copy2(file, f"{self.folder}{kind}")
         shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(folder, self.folder)
 
 
 def _ends(batches: set[int]) -> Iterator[int]:

@@ -39,12 +39,13 @@ class Shifts:
 
     def __init__(self) -> None:
         folders = [str(Path(__file__).parents[level]) for level in (0, 1, 2, 3)]
+        path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), *folders])
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(folders), "JAVA_HOME": "/no/java"},
+            env={**os.environ, "PYTHONPATH": path, "JAVA_HOME": "/no/java"},
         )
 
     def begin(self, folder: Path, steps: Sequence[Sequence[Any]], **more: Any) -> tuple[int, str]:

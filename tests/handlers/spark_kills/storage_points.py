@@ -1,4 +1,4 @@
-"""Counts the storage operations of this thread, and ends or stops the process before one of them."""
+"""Counts the storage operations of this process, and ends or stops it before one of them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ class Points:
         self._kind = kind
         self._reads = reads
         self._count = 0
-        self._thread = threading.get_ident()
+        self._lock = threading.Lock()  # guards the count
         self._trace = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         sys.addaudithook(self._heard)
         self._in_clients()
 
     def reached(self, name: str) -> None:
-        if not self.is_on or threading.get_ident() != self._thread:
+        if not self.is_on:
             return
-        self._count += 1
-        os.write(self._trace, f"{self._count} {name}\n".encode())
-        if self._count == self._at and self._kind in ("KILL", "STOP"):
+        with self._lock:
+            self._count += 1
+            count = self._count
+        os.write(self._trace, f"{count} {name}\n".encode())
+        if count == self._at and self._kind in ("KILL", "STOP"):
             os.kill(os.getpid(), signal.Signals[f"SIG{self._kind}"])
-        elif self._kind not in ("KILL", "STOP") and 0 < self._at <= self._count < self._at + self._span:
+        elif self._kind not in ("KILL", "STOP") and 0 < self._at <= count < self._at + self._span:
             number = getattr(errno, self._kind)
             raise OSError(number, os.strerror(number), name)
 
@@ -55,7 +57,7 @@ class Points:
         is_write = event in _WRITES or (event == "open" and bool((given[2] or 0) & _MAKES))
         is_read = event in _READS or (event == "open" and not is_write)
         path = os.fspath(given[0])
-        if str(path).startswith(self._folder) and (is_write or (is_read and self._reads)):
+        if str(path).startswith(f"{self._folder}/") and (is_write or (is_read and self._reads)):
             self.reached(f"{event} {str(path).removeprefix(self._folder)}")
 
     def _in_clients(self) -> None:

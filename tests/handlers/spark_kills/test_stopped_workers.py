@@ -10,7 +10,6 @@ import pytest
 from kill_lab import PHASES, Place, Steps
 
 MakePlace = Callable[..., Place]
-_ALL: Steps = [*[["take", number] for number in range(10)], ["merge"], ["tidy"], ["upkeep", 3600.0]]
 KINDS = [
     ("replica", "delta"),
     ("changelog", "delta"),
@@ -18,51 +17,58 @@ KINDS = [
 ]
 
 
-def overtaken(place: Place, base: Path, phase: int, at: int) -> bool:
-    """The other worker does all while the first one is stopped in its phase. False: it has ended before."""
+def overtaken(place: Place, base: Path, steps: Steps, at: int, *, first: int = 0) -> bool:
+    """The other worker does all, from a batch on, while the first one is stopped in its steps. False: that
+    one has ended before."""
+    rest: Steps = [
+        *[["take", number] for number in range(first, 10)],
+        ["merge"],
+        ["tidy"],
+        ["upkeep", 3600.0],
+    ]
     place.copied(base)
-    process, ended = place.begin(PHASES[phase], at=at, kind="STOP", reads=True)
+    process, ended = place.begin(steps, at=at, kind="STOP", reads=True)
     if ended != "STOP":
         assert ended == "0", place.told
         return False
     where = f"stopped before {place.last_operation}"
     place.check_between()
-    place.run(_ALL)
+    place.run(rest)
     place.check_end()
     assert place.shifts.go_on(process) == "0", f"{where}: {place.told}"
-    place.run(_ALL)
+    place.run(rest)
     place.check_end()
     return True
 
 
-@pytest.mark.parametrize("format_", ["delta", "iceberg"])
-@pytest.mark.parametrize("statement", ["ALTER", "TRUNCATE"])
-def test_a_statement_of_a_stopped_worker_changes_no_later_rows(
-    make_place: MakePlace, format_: str, statement: str
-) -> None:
-    place, phase = make_place("replica", format_), 1 if statement == "ALTER" else 2
-    base = place.until(phase)
-    commit = "os.link /lake/shop/orders/_delta_log" if format_ == "delta" else "commit_table"
-    operations = place.operations(PHASES[phase], reads=True)
-    first = next(at for at, each in enumerate(operations, 1) if each.startswith(commit))
-    # Adding a column with a default is two commits. The files of a table are read before it loses them.
-    stops = [first + 1] if statement == "ALTER" else [first - 8, first]
-    for at in stops:
-        assert overtaken(place, base, phase, at)
+def test_a_default_of_a_stopped_worker_replaces_no_later_values(make_place: MakePlace) -> None:
+    """To add a column with a default is two commits. What waits is merged before."""
+    place = make_place("replica")
+    base = place.until(1)
+    commits = place.places_of("os.link /lake/shop/orders/_delta_log", PHASES[1])
+    assert overtaken(place, base, PHASES[1], commits[1] + 1)
+
+
+def test_a_truncate_of_a_stopped_worker_removes_no_later_rows(make_place: MakePlace) -> None:
+    """The table knows only the last statement, and another one came after it."""
+    place, truncate = make_place("replica", "iceberg"), [["take", 6]]
+    place.run([*PHASES[0], ["take", 2], ["take", 3], ["merge"]])
+    base = place.copy()
+    [commit] = place.places_of("commit_table", truncate)
+    place.copied(base)
+    looks = [at for at in place.places_of("load_table", truncate) if at < commit]
+    assert overtaken(place, base, truncate, looks[-1], first=6)
 
 
 def test_a_stopped_worker_drops_no_later_table(make_place: MakePlace) -> None:
     place = make_place("replica", batches=12)
-    place.run(_ALL)
+    place.run([step for steps in PHASES for step in steps])
     base, drop = place.copy(), [["take", 10]]
-    operations = place.operations(drop, reads=True)
-    first = next(
-        at for at, each in enumerate(operations) if each.startswith("os.remove /lake/shop/orders/_delta_log")
-    )
+    removals = place.places_of("os.remove /lake/shop/orders/_delta_log", drop)
     place.copied(base)
-    process, ended = place.begin(drop, at=first - 2, kind="STOP", reads=True)
+    process, ended = place.begin(drop, at=removals[0] - 3, kind="STOP", reads=True)
     assert ended == "STOP", place.told
-    rows: Steps = [["take", 10], ["take", 11], ["merge"]]
+    rows: Steps = [["take", 10], ["take", 11], ["merge"], ["tidy"]]
     place.run(rows)
     place.check_end()
     assert place.shifts.go_on(process) == "0", place.told
@@ -79,6 +85,6 @@ def test_a_worker_is_stopped_before_each_operation(
 ) -> None:
     place, at = make_place(mode, format_), 1
     base = place.until(phase)
-    while overtaken(place, base, phase, at):
+    while overtaken(place, base, PHASES[phase], at):
         at += 1
     assert at > 40 or (place.lacks_statements and phase == 3)

@@ -63,7 +63,7 @@ def test_how_far_it_is_stands_on_standard_error_but_for_json(
     monkeypatch.setattr(spark_lakes, "acquire", none)
     log = tmp_path / "lake/shop/orders/_delta_log"
     log.mkdir(parents=True)
-    (log / f"{0:020d}.json").write_text("")
+    (log / f"{0:020d}.json").write_text("{}\n")
     result = verify(tmp_path, [REPLICA])
     assert result.return_value == 1
     assert result.stderr.splitlines() == ["shop.orders: table 1 of 1", spark_lakes.STARTING]

@@ -1,0 +1,114 @@
+"""A worker is killed before one of its storage operations, or the store refuses some of them. The next one
+gets the changes from an earlier position on, in other batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import obstore
+import pytest
+from kill_lab import PHASES, Place, Steps
+from servers.s3_server import S3Server
+
+MakePlace = Callable[..., Place]
+_AGAIN: Steps = [
+    *(["take", 0, 1], ["take", 2, 3], ["take", 4], ["take", 5, 6, 7], ["take", 8, 9]),
+    *(["merge"], ["tidy"], ["merge"], ["upkeep", 0.0]),
+]
+KINDS = [
+    *((mode, "delta") for mode in ("replica", "changelog")),
+    *((mode, "iceberg") for mode in ("replica", "history", "changelog")),
+]
+ERRORS = ("ENOSPC", "EACCES", "EIO")
+
+
+def killed(place: Place, phase: int, at: int) -> bool:
+    """Kill a worker there, and let the next one do all. False: it has ended before."""
+    _, ended = place.begin(PHASES[phase], at=at)
+    if ended != "KILL":
+        assert ended == "0", place.told
+        return False
+    where = place.last_operation
+    place.check_between()
+    place.run(_AGAIN)
+    place.check_end()
+    assert where.startswith(f"{at} ")
+    return True
+
+
+def refused(place: Place, phase: int, at: int, error: str) -> bool:
+    """Let some operations fail from there on. The same worker tries again, and the next one does all."""
+    _, ended = place.begin(PHASES[phase], at=at, kind=error, span=3, reads=True)
+    assert ended == "0", f"{place.last_operation}: {place.told}"
+    is_beyond = int(place.last_operation.split()[0]) < at
+    place.check_between()
+    place.run(_AGAIN)
+    place.check_end()
+    return not is_beyond
+
+
+@pytest.mark.parametrize(("mode", "format_"), [("replica", "delta"), ("history", "iceberg")])
+def test_a_worker_is_killed_before_some_operations(make_place: MakePlace, mode: str, format_: str) -> None:
+    place = make_place(mode, format_)
+    base = place.until(1)
+    for at in (7, 31):
+        place.copied(base)
+        assert killed(place, 1, at)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("mode", "format_"), KINDS)
+@pytest.mark.parametrize("phase", range(len(PHASES)))
+def test_a_worker_is_killed_before_each_operation(
+    make_place: MakePlace, mode: str, format_: str, phase: int
+) -> None:
+    place, at = make_place(mode, format_), 0
+    base, is_killed = place.until(phase), True
+    while is_killed:
+        at += 1
+        place.copied(base)
+        is_killed = killed(place, phase, at)
+    assert at > 5
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_a_worker_is_killed_before_each_request_of_a_bucket(
+    make_place: MakePlace, s3: S3Server, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    base, at, is_killed = make_place(mode).until(1), 0, True
+    while is_killed:
+        at += 1
+        is_killed = killed(in_a_bucket(make_place, s3, mode, base), 1, at)
+    assert at > 10
+
+
+def in_a_bucket(make_place: MakePlace, s3: S3Server, mode: str, base: Path) -> Place:
+    """A copy of a lake that was made in a folder: with Connect, Spark makes the tables. No server is needed
+    after that, because binlane makes all commits."""
+    bucket = s3.new_bucket()
+    spark = {"remote": "sc://127.0.0.1:1", "warehouse": f"s3a://{bucket}/lake", "single_writer": True}
+    place = make_place(mode, spark=spark, environment=s3.environment)
+    place.copied(base)
+    for file in filter(Path.is_file, (base / "lake").rglob("*")):
+        obstore.put(s3.client(bucket), str(file.relative_to(base)), file.read_bytes())
+    return place
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("mode", "format_"), KINDS)
+@pytest.mark.parametrize("phase", range(len(PHASES)))
+def test_a_store_refuses_each_operation(make_place: MakePlace, mode: str, format_: str, phase: int) -> None:
+    place, at = make_place(mode, format_), 0
+    base, is_reached = place.until(phase), True
+    while is_reached:
+        at += 1
+        place.copied(base)
+        is_reached = refused(place, phase, at, ERRORS[at % len(ERRORS)])
+    assert at > 5
