@@ -12,8 +12,9 @@ from delta_reading import table_at
 from memory_store import loaded
 
 from handlers.mysql.ddl import TableName
+from handlers.spark.ddl.progress import Surroundings
 from handlers.spark.ddl.tables import drop_table
-from handlers.spark.ddl.target import Surroundings, Target
+from handlers.spark.ddl.target import Target
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef

@@ -1,4 +1,4 @@
-"""Adding, dropping and renaming columns."""
+"""Adding, dropping and renaming columns, and values of added ones in existing rows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from handlers.logs import get_logger
-from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
+from handlers.mysql.ddl import AddColumn, Column, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import free_name
-from handlers.spark.ddl.conversions import compute, fill, number
+from handlers.mysql.ddl.values import default_value, formula_of
+from handlers.spark.ddl.conversions import INTEGERS, typed
 from handlers.spark.ddl.rewriting import modify_columns
 from handlers.spark.ddl.target import Target
 from handlers.spark.delta.table_columns import ColumnChange
+from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import NAMES_MAPPED, TableRef, find, literal, needs_mapping, quoted
 
 log = get_logger("handlers.spark")
@@ -188,3 +190,74 @@ def keep_dropped(
         value = msgspec.json.encode(names).decode()
         sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({literal(_PROPERTY)} = {literal(value)})"
         target.alter(ref, step, sql, lambda change: change.set(_PROPERTY, value))
+
+
+# ---- values of existing rows
+
+# These are ordered identically everywhere. The order of text depends on the collation.
+_ORDERED = (*INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz")
+
+
+def fill(
+    target: Target, ref: TableRef, columns: Sequence[Column], step: str, *, taken: Sequence[Column] = ()
+) -> None:
+    """Write the columns' defaults into the rows. `taken`: columns that existed before, so they may contain
+    values. All other columns are null."""
+    values, scalars = [], {}
+    for column in columns:
+        value = default_value(column, target.time_ms)
+        default = column.default
+        if value is None and default is not None and default.kind != "null":
+            log.warning("ddl_default_not_known", table=str(ref), column=column.name, default=default.text)
+        if value is not None or column in taken:
+            kept = None if value is None else column_type(column.type).convert(value)
+            values.append(f"{quoted(column.name)} = {typed(kept, target.type_of(column))}")
+            scalars[column.name] = kept
+    if values:
+        sql = f"UPDATE {ref.sql} SET {', '.join(values)}{target.current()}"
+        target.rewrite(ref, step, sql, lambda table: table.filled(scalars))
+
+
+def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str) -> None:
+    """Compute generated columns whose expressions are supported: sums, differences and products."""
+    there = target.columns(ref)
+    integers = {name for name, type_ in there.items() if type_ in INTEGERS}
+    values, conditions = [], []
+    for column in columns:
+        formula = formula_of(column)
+        if formula is None or any(find(there, one) is None for one in formula.columns):
+            log.warning(
+                "ddl_rows_not_computed", table=str(ref), column=column.name, expression=column.generated
+            )
+            continue
+        expression = f"CAST({formula.sql('spark', integers)} AS {target.type_of(column)})"
+        values.append(f"{quoted(column.name)} = {expression}")
+        conditions.append(f"{quoted(column.name)} IS NULL")
+    if values:
+        current = target.current() or " WHERE true"
+        where = f"{current} AND ({' OR '.join(conditions)})"
+        target.run(ref, step, f"UPDATE {ref.sql} SET {', '.join(values)}{where}")
+
+
+def number(target: Target, ref: TableRef, name: str, step: str, *, key: Sequence[str] | None) -> None:
+    """Number the rows from 1 in the order of the primary key. InnoDB does the same in the source and in its
+    replicas, but does not publish the numbers.
+
+    If the key is missing, unknown or contains text, the numbers stay null."""
+    columns = target.columns(ref)
+    own = find(columns, name)
+    keys = [find(columns, one) for one in key or ()]
+    if own is None or own in keys:
+        return
+    if not keys or not all(one and columns[one].partition("(")[0] in _ORDERED for one in keys):
+        log.warning("ddl_rows_not_numbered", table=str(ref), column=name, because="their order is unknown")
+        return
+    listed = ", ".join(quoted(one) for one in keys if one)
+    same = " AND ".join(f"t.{quoted(one)} = n.{quoted(one)}" for one in keys if one)
+    is_current = f" AND t.{quoted(target.added('current'))}" if target.is_history else ""
+    numbers = f"SELECT {listed}, row_number() OVER (ORDER BY {listed}) AS n FROM {ref.sql}{target.current()}"
+    sql = (
+        f"MERGE INTO {ref.sql} AS t USING ({numbers}) AS n ON {same}{is_current} "
+        f"WHEN MATCHED THEN UPDATE SET t.{quoted(own)} = CAST(n.n AS {columns[own]})"
+    )
+    target.run(ref, step, sql)

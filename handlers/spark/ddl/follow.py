@@ -19,10 +19,10 @@ from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules, Reach
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
-from handlers.spark.ddl.progress import KeptSteps
+from handlers.spark.ddl.progress import KeptSteps, Surroundings
 from handlers.spark.ddl.rewriting import check_values, modify_columns
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, rename_table, truncate_table
-from handlers.spark.ddl.target import Surroundings, Target
+from handlers.spark.ddl.target import Target
 from handlers.spark.table_ref import find
 
 log = get_logger("handlers.spark")

@@ -1,23 +1,27 @@
-"""Records begun and finished steps of statements.
+"""What a DDL statement needs besides its own table, and records of its begun and finished steps.
 
-They are in the user metadata of their commits. Files beside the tables have what a Delta table cannot record,
-or cannot record any more."""
+The records are in the user metadata of their commits. Files beside the tables have what a Delta table cannot
+record, or cannot record any more."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
+import pyarrow as pa
 
 from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.spark.delta.commits.commit_notes import read_note
+from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
-from handlers.spark.table_ref import path_safe
+from handlers.spark.options import SparkOptions
+from handlers.spark.table_ref import TableRef, path_safe
 
 _NAME_BYTES = 255
 
@@ -25,6 +29,35 @@ Steps = Mapping[str, Sequence[str]]
 """Step -> the columns recorded with it."""
 
 _log = get_logger("handlers.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Things that a statement may need besides its own table."""
+
+    options: SparkOptions
+    """The handler's."""
+    ref_of: Callable[[TableName], TableRef]
+    files: Files
+    root: str
+    """The worker's own folder or URI, for records of finished renames."""
+    settle: Callable[[TableName], None] = lambda _: None
+    """Merge all waiting changes of a source table, and leave one segment without rows in its log. Called for
+    every table before it is moved or dropped. Otherwise, the next start would merge the rest of the log into
+    whichever table has that name then."""
+    leaving: Callable[[TableName], None] = lambda _: None
+    """Called after `settle` for a source table whose Delta table is about to be dropped or renamed. Also
+    called for one whose name another table is about to get. Its log's rows are in the table that leaves."""
+    databases_of: Callable[[str], Iterable[str]] = lambda _: ()
+    """The databases that contain a known source table of this name."""
+    handles: Callable[[str], bool] = lambda _: True
+    """Whether the handler receives the records of a source table ("database.table")."""
+    overrides: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Lower-case column -> its type, whatever the source's type is."""
+    next_version: Callable[[TableRef], NextVersion | None] = lambda _: None
+    """Returns a table's next version, to be committed without Spark. None if Spark must make it."""
+    create: Callable[[TableRef, Mapping[str, str], Mapping[str, str], str], bool] = lambda *_: False
+    """Creates a table with these columns, properties and user metadata. Returns False if Spark must do it."""
 
 
 Place = tuple[str, int, int, int]
@@ -73,12 +106,12 @@ class Progress:
     path is `ddl/<topic>-<partition>...`. They are kept, because a statement may be repeated much later."""
 
     def __init__(
-        self, files: Files, root: str, places: Sequence[Place], table: TableName, *, step: str, what: str
+        self, around: Surroundings, places: Sequence[Place], table: TableName, step: str, what: str
     ) -> None:
         """`places`: see KeptSteps. `what`: the step's effect. A file of an earlier release, without a table
         in its path, counts if its text is the same."""
-        root = f"{root}/ddl"
-        self._files = files
+        root = f"{around.root}/ddl"
+        self._files = around.files
         self._what = what
         self._path, *self._others = [f"{folder_of(root, place, table)}/{step}" for place in places]
         for topic, *numbers in places:

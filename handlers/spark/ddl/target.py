@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
-from handlers.spark.ddl.progress import Place, Progress, Step, noted, step_in
+from handlers.spark.ddl.progress import Place, Progress, Step, Surroundings, noted, step_in
 from handlers.spark.delta.commits.commit_notes import notes_in_files
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.evolving import has_property, look_in_files, properties
@@ -19,8 +18,6 @@ from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.own_commit import NextVersion, operation_of
 from handlers.spark.delta.table_columns import ColumnChange
-from handlers.spark.log.stores.interface import Files
-from handlers.spark.options import SparkOptions
 from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import HISTORY
 from handlers.spark.table_ref import TableRef, quoted
@@ -29,35 +26,6 @@ DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Things that a statement may need besides its own table."""
-
-    options: SparkOptions
-    """The handler's."""
-    ref_of: Callable[[TableName], TableRef]
-    files: Files
-    root: str
-    """The worker's own folder or URI, for records of finished renames."""
-    settle: Callable[[TableName], None] = lambda _: None
-    """Merge all waiting changes of a source table, and leave one segment without rows in its log. Called for
-    every table before it is moved or dropped. Otherwise, the next start would merge the rest of the log into
-    whichever table has that name then."""
-    leaving: Callable[[TableName], None] = lambda _: None
-    """Called after `settle` for a source table whose Delta table is about to be dropped or renamed. Also
-    called for one whose name another table is about to get. Its log's rows are in the table that leaves."""
-    databases_of: Callable[[str], Iterable[str]] = lambda _: ()
-    """The databases that contain a known source table of this name."""
-    handles: Callable[[str], bool] = lambda _: True
-    """Whether the handler receives the records of a source table ("database.table")."""
-    overrides: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Lower-case column -> its type, whatever the source's type is."""
-    next_version: Callable[[TableRef], NextVersion | None] = lambda _: None
-    """Returns a table's next version, to be committed without Spark. None if Spark must make it."""
-    create: Callable[[TableRef, Mapping[str, str], Mapping[str, str], str], bool] = lambda *_: False
-    """Creates a table with these columns, properties and user metadata. Returns False if Spark must do it."""
 
 
 @dataclass(slots=True)
@@ -138,7 +106,7 @@ class Target:
 
     def progress(self, table: TableName, step: str, what: str) -> Progress:
         """Return the record of a step that no commit records. `what`: its effect."""
-        return Progress(self.around.files, self.around.root, self.places, table, step=step, what=what)
+        return Progress(self.around, self.places, table, step, what)
 
     # ---- reading
 

@@ -24,8 +24,9 @@ sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "offsets"), str(TESTS
 from delta_reading import table_at  # noqa: E402
 
 from handlers.mysql.ddl import TableName  # noqa: E402
+from handlers.spark.ddl.progress import Surroundings  # noqa: E402
 from handlers.spark.ddl.tables import drop_table  # noqa: E402
-from handlers.spark.ddl.target import Surroundings, Target  # noqa: E402
+from handlers.spark.ddl.target import Target  # noqa: E402
 from handlers.spark.engine.merge_scheduler import Merger  # noqa: E402
 from handlers.spark.log.stores.local import LocalFiles  # noqa: E402
 from handlers.spark.options import SparkOptions  # noqa: E402

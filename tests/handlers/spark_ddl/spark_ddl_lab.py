@@ -15,7 +15,7 @@ from handlers import Change
 from handlers.mysql.ddl import TableName
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.spark.ddl.follow import DDLResult, follow
-from handlers.spark.ddl.target import Surroundings
+from handlers.spark.ddl.progress import Surroundings
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions, SparkOptions

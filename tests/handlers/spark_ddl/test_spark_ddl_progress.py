@@ -12,9 +12,9 @@ from delta_reading import table_at
 
 from handlers import Change
 from handlers.mysql.ddl import TableName
-from handlers.spark.ddl.progress import KeptSteps
+from handlers.spark.ddl.progress import KeptSteps, Surroundings
 from handlers.spark.ddl.tables import drop_table, rename_table
-from handlers.spark.ddl.target import Surroundings, Target
+from handlers.spark.ddl.target import Target
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions

@@ -18,7 +18,7 @@ from delta_lab import MakeTable, Table, shape
 from handlers import Change as SourceChange
 from handlers.mysql.ddl import TableName
 from handlers.spark.ddl.follow import follow
-from handlers.spark.ddl.target import Surroundings
+from handlers.spark.ddl.progress import Surroundings
 from handlers.spark.delta.checkpoints import write_checkpoint
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.few_files import Rewrite, exact_scalar

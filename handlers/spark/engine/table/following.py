@@ -12,8 +12,9 @@ from handlers.api import Change, Rejected
 from handlers.mysql.ddl import StatementError, TableName, parse
 from handlers.options.templates import place_of
 from handlers.spark.ddl.follow import DDLResult, follow
+from handlers.spark.ddl.progress import Surroundings
 from handlers.spark.ddl.rewriting import replace_rows
-from handlers.spark.ddl.target import Surroundings, Target
+from handlers.spark.ddl.target import Target
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure, cannot_follow, explained

@@ -65,7 +65,7 @@ class TableSink:
 
     @property
     def name(self) -> str:
-        return f"{self.database}.{self.table}"
+        return self._work.name
 
     @property
     def waiting(self) -> Waiting:

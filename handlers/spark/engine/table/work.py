@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -60,11 +59,13 @@ class TableWork:
         """Raises Rejected for a table whose place is among the logs."""
         self.database = database
         self.table = table
+        self.name = f"{database}.{table}"
         self.ref: TableRef = world.locations.ref_to_write(database, table)
         self.options = world.options
         self.known_ids = world.known_ids
         self.packs = world.packs
         self.merges = world.merges
+        self.in_background = world.in_background
         self.ddl_lock: DDLLock = ddl_lock_of(world.locations.logs)
         self.told_held = ToldHeld(world.files, self.ref.log_folder)
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
@@ -119,7 +120,7 @@ class TableWork:
             prefix=self.options.prefix,
             overrides=self._world.overrides,
             known=known,
-            table=f"{self.database}.{self.table}",
+            table=self.name,
             declared=declared,
         )
         found: Cut = on_rows(batch.changes, cutting)
@@ -129,7 +130,7 @@ class TableWork:
         self, found: Cut, batch: Batch, declared: Declared, catch_up: Callable[[], None]
     ) -> Iterator[tuple[Piece, Marks]]:
         def where(place: int) -> str:
-            return place_of(batch.changes[found.places[place]], f"{self.database}.{self.table}")
+            return place_of(batch.changes[found.places[place]], self.name)
 
         if found.fault is not None:
             raise found.fault
@@ -160,15 +161,11 @@ class TableWork:
         """Return the shape of rows in segments with these columns."""
         return shape_of_log(found, key, mode=self.options.mode, prefix=self.options.prefix)
 
-    def in_background(self) -> AbstractContextManager[None]:
-        """See World.in_background."""
-        return self._world.in_background()
-
     def merge_size(self) -> MergeSize:
         """Return the limit on the bytes of the log that are merged at once."""
-        most, name = self.options.merge.max_bytes, f"{self.database}.{self.table}"
+        most = self.options.merge.max_bytes
         most = most if self._world.iceberg is None else min(most, _MOST_BYTES)
-        return MergeSize(self._world.files, self.ref.log_folder, most, table=name)
+        return MergeSize(self._world.files, self.ref.log_folder, most, table=self.name)
 
     # ---- Spark
 
@@ -301,9 +298,8 @@ class TableWork:
 
     def tell_passed_over(self, count: int, anew: Sequence[MadeAnew]) -> None:
         """Report for a written batch: `count` changes were applied before, and recreated topics."""
-        name = f"{self.database}.{self.table}"
-        self._world.passing_over.made_anew(name, anew)
-        self._world.passing_over.passed_over(name, count)
+        self._world.passing_over.made_anew(self.name, anew)
+        self._world.passing_over.passed_over(self.name, count)
 
     def explained(self, error: Exception, where: str) -> Exception:
         """Return the error for the code that handles the batch. `where`: its table and offsets."""
