@@ -228,6 +228,27 @@ def test_what_waits_or_halted_is_tried_at_once_by_the_new_rule(clock: Clock, sta
     assert (again, again.table, a.error) == (failed, after, None)
 
 
+@pytest.mark.parametrize("alike", [False, True])
+def test_a_new_handler_gets_no_rest_of_a_batch_by_the_rules_of_before(clock: Clock, *, alike: bool) -> None:
+    lanes = lanes_of(clock)
+    source = Source(lanes)
+    a = unit("a", lane=0)
+    source.offer((a, 3))
+    failed = taken(lanes, 0)
+    failed.finish_records(1)
+    lanes.give_back(0, failed, delay=1_000.0, error="refused")
+    after = table([bound()], **({} if alike else {"filter": "id > 1"}))
+    lanes.give_tables([(a, after)])
+    again = taken(lanes, 0)
+    assert (again is failed, again.table) == (alike, after)
+    assert offsets(again) == ([0, 1, 2] if alike else [1, 2])
+    if not alike:
+        assert again.ruled_by is after
+        assert (lanes.lanes[0].records, a.account.records) == (2, 2)
+    lanes.finish(0, again)
+    assert (lanes.lanes[0].records, a.account.records) == (0, 0)
+
+
 def a_run(handler: BoundHandler, total: int, done: int) -> HandlerRun:
     run = HandlerRun(handler, 0, total)
     run.done, run.attempt, run.splitting, run.error = done, 5, True, RuntimeError()

@@ -93,19 +93,22 @@ def keep_orders(work: Work, first: int) -> None:
                 work.unit.orders[chunk.assignment, offset] = work.orders[number]
 
 
-def rebind(work: Work) -> None:
+def rebind(work: Work) -> bool:
     """Continue with the table's present rule and handlers. Attempts start again at 1. A handler that already
     finished the batch stays finished if the table still has it. If rules have changed together with handlers,
-    all get the batch by the present rules, as after a restart."""
+    all get the batch by the present rules, as after a restart. False: unfold the batch for this."""
     known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
     before, work.table = work.table, work.unit.table
     work.judged_by = work.table.statement_rules
     shows_alike = work.rule.shows_as(before.rule) and not work.chunks[0].alone
     comes_anew = not {*work.table.handlers} <= {*before.handlers}
+    if work.finished and comes_anew and not shows_alike:
+        return False  # what is finished must not come again
     if not (work.finished or shows_alike or (any(run.done for run in work.runs) and not comes_anew)):
         known = []  # a target has nothing of it yet: decode it again, and apply the present rules
     work.ruled_by = work.ruled_by if known else work.table
     work.runs = rebound(work.table.handlers, work.total, known) if known else []
+    return True
 
 
 def rebound(

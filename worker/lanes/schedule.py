@@ -160,10 +160,11 @@ class Schedule:
     def cut(self, unit: Unit) -> Work:
         """Return the unit's next batch: the kept one, or one cut from its queue."""
         work = self.kept.pop(unit, None)
+        if work is not None and not work.is_bound and not rebind(work):
+            self._room.let_go(unit, unfold(work))
+            work = None
         if work is None:
             work = cut(unit, (self._room.max_records, self._room.max_bytes), others_wait=bool(self.ready))
-        elif not work.is_bound:
-            rebind(work)
         if work.parked:
             unpark(self._room, work)
         return work
