@@ -24,6 +24,7 @@ from structlog.testing import capture_logs
 from offsets.types import Checkpoint
 from worker.attempts.steps import ProcessAway
 from worker.processes import beginning, process
+from worker.processes.messages import Frames
 from worker.processes.opened import Batches
 from worker.units.unit import UnitState
 
@@ -258,6 +259,26 @@ def test_a_stopped_process_begins_no_call_after_the_revocation(make: Make, writi
     assert stage.pids() == [pid]
 
 
+def test_a_lane_waits_for_no_stopped_process_with_half_of_a_call_that_was_withdrawn(
+    make: Make, writing: Entry
+) -> None:
+    stage = make({"handlers": [writing()], "batch": {"max_records": 2000}}, processes=1, lanes=1)
+    orders, lane = stage.unit("orders"), stage.lanes.lanes[0]
+    [pid] = stage.pids()
+    stop(pid)
+    stage.offer((orders, range(2000)))
+    stage.processors[0].start()
+    stage.wait(lambda: process.asking)
+    stage.partition.closed = True
+    assert stage.lanes.withdraw([orders], {stage.partition}, 0.5) == ["shop.orders"]
+    stage.calls.let_go()
+    stage.wait(lambda: not lane.running)
+    os.kill(pid, signal.SIGCONT)
+    stage.stop()
+    assert present(stage).ask("kept") == 0
+    assert (stage.events(), stage.pids()) == ([], [pid])
+
+
 def test_a_call_that_has_begun_is_answered_after_the_revocation(
     make: Make, writing: Entry, tmp_path: Path
 ) -> None:
@@ -281,6 +302,36 @@ def test_a_call_that_has_begun_is_answered_after_the_revocation(
     stage.stop()
     assert (stage.ids("orders"), stage.pids()) == ([[0]], [pid])
     assert present(stage).ask("kept") == 1, "it answers"
+
+
+def test_a_call_that_is_answered_during_the_revocation_ends_no_later_request(
+    make: Make, writing: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = tmp_path / "gate"
+    stage = make(
+        {"handlers": [writing(does={"0": "wait for the file"}, once=str(gate))]}, processes=1, lanes=1
+    )
+    orders, lane = stage.unit("orders"), stage.lanes.lanes[0]
+    end_requests = Frames.end_requests
+
+    def late(frames: Frames) -> None:
+        gate.touch()
+        end = time.monotonic() + 1.0
+        while lane.running and time.monotonic() < end:
+            time.sleep(0.01)
+        end_requests(frames)
+
+    monkeypatch.setattr(Frames, "end_requests", late)
+    gate.touch()
+    stage.offer((orders, [0]))
+    stage.processors[0].start()
+    stage.wait(lambda: not gate.exists())
+    stage.partition.closed = True
+    assert stage.lanes.withdraw([orders], {stage.partition}, 0.1) == ["shop.orders"]
+    stage.calls.let_go()
+    stage.wait(lambda: not lane.running)
+    stage.stop()
+    assert present(stage).ask("kept") == 1, "as the handlers are told of the revocation"
 
 
 def test_a_process_forgets_what_is_told_while_another_batch_runs_alone(make: Make, writing: Entry) -> None:

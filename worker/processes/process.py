@@ -23,6 +23,8 @@ _LOOK_SECONDS = 1.0
 
 asking: dict[int, tuple[Process, int, Frames]] = {}
 """Thread -> the process, and the number and end of the connection where it waits for an answer."""
+_leaving = threading.Lock()
+"""Held while one leaves `asking`, so that only a connection in use is ended."""
 
 
 @dataclass(eq=False)
@@ -117,7 +119,8 @@ class Process:
                 raise ProcessAway("a partition was revoked", 0.0) from None
             raise
         finally:
-            del asking[thread]
+            with _leaving:
+                del asking[thread]
             if succeeded is None or frames.last:
                 self._connections.remove(frames)
                 frames.close()
@@ -200,8 +203,9 @@ def cancel_beyond(threads: Iterable[int], reason: str) -> bool:
 
 def begin_no_more(threads: Iterable[int]) -> None:
     """Let child processes not begin what these threads have asked for. What they have begun is answered."""
-    for _, _, frames in filter(None, map(asking.get, threads)):
-        frames.end_requests()
+    with _leaving:
+        for _, _, frames in filter(None, map(asking.get, threads)):
+            frames.end_requests()
 
 
 def stack_beyond(thread: int) -> str:

@@ -138,7 +138,7 @@ class Processor(threading.Thread):
         try:
             outcomes = self._try_alone(work) if alone else self._step_decoded(work)
         except _NotDecoded:
-            return self._decode_and_handle(work)
+            return None if self._called_off(work) else self._decode_and_handle(work)
         except StopWorker as error:
             # Halted, not put back: otherwise another lane would start it again before the worker stops.
             self._lanes.halt(self._number, work, describe(error))
