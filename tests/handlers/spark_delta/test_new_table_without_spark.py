@@ -212,7 +212,9 @@ def test_the_first_rows_of_a_table_that_a_statement_has_created_need_no_spark(tm
 
 
 @pytest.mark.parametrize("has_hint", [True, False])
-def test_a_table_of_which_a_checkpoint_alone_is_left_may_have_segments(tmp_path: Path, has_hint: bool) -> None:
+def test_a_table_of_which_a_checkpoint_alone_is_left_may_have_segments(
+    tmp_path: Path, has_hint: bool
+) -> None:
     log = tmp_path / "_delta_log"
     log.mkdir()
     (log / f"{10:020d}.checkpoint.parquet").write_bytes(b"PAR1")
