@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,11 @@ def test_a_query_says_which_extra_it_needs(folder: Path) -> None:
     code, told = run(folder, "{type: log}", "query", "shop.yaml", "SELECT 1")
     assert code
     assert "query needs DuckDB and Arrow, which are not installed: pip install '.[read]' in binlane's" in told
+
+
+def test_a_broker_needs_nothing_of_it(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, told = run(folder, "{type: log}", "broker", "--port", str(port))
+    assert code == 1
+    assert told.startswith(f"binlane broker: port {port} of 127.0.0.1 is in use")

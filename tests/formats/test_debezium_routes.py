@@ -44,6 +44,14 @@ def test_a_row_of_postgresql_belongs_to_the_schema() -> None:
     assert fast(one) == routed(one) == ("sales", "orders", False)
 
 
+@pytest.mark.parametrize("at", [{"ts_ms": 10**17}, {"ts_ms": "soon"}, {"gtid": 7}])
+def test_a_row_whose_source_is_damaged_elsewhere_belongs_to_its_table(at: dict[str, Any]) -> None:
+    one = record(envelope(at=at))
+    assert fast(one) == routed(one) == ("shop", "orders", False)
+    with pytest.raises(UndecodableRecord):
+        change_of(one)
+
+
 @pytest.mark.parametrize("at", [{}, POSTGRESQL])
 def test_a_truncate_stands_alone(at: dict[str, Any]) -> None:
     one = record(envelope("t", at=at))

@@ -14,9 +14,6 @@ from confluent_kafka import KafkaException
 
 from handlers.spark.runtime.jars import JarsError
 from handlers.spark.runtime.versions import JavaError
-from worker.demo.run import run_demo
-from worker.demo.screen import Screen
-from worker.demo.worker_process import WorkerFailed
 from worker.local.broker import Broker, BrokerError
 from worker.observing import logs
 
@@ -62,6 +59,11 @@ def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
 
     Returns 0 if replica and source are equal and each table's order was kept, else 1; 2 for an unusable
     directory, 130 at a signal."""
+    # These need the extra `spark`. `broker` does not.
+    from worker.demo.run import run_demo  # noqa: PLC0415 (see above)
+    from worker.demo.screen import Screen  # noqa: PLC0415 (see above)
+    from worker.demo.worker_process import WorkerFailed  # noqa: PLC0415 (see above)
+
     logs.configure("warning")
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         print(f"binlane demo: {directory} is not an empty folder: name a new one", file=sys.stderr)

@@ -211,6 +211,18 @@ def test_the_first_rows_of_a_table_that_a_statement_has_created_need_no_spark(tm
     assert held_in_files(LocalFiles(), table.path, "binlane:shop.other", 1) is None
 
 
+@pytest.mark.parametrize("has_hint", [True, False])
+def test_a_table_of_which_a_checkpoint_alone_is_left_may_have_segments(
+    tmp_path: Path, has_hint: bool
+) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f"{10:020d}.checkpoint.parquet").write_bytes(b"PAR1")
+    if has_hint:
+        (log / "_last_checkpoint").write_text('{"version": 10, "size": 1}')
+    assert held_in_files(LocalFiles(), str(tmp_path), "binlane:shop.orders") is None
+
+
 @pytest.mark.parametrize("name", ["a b", "ü ✓", "a#b?", "a%20b", "a[b]", "a^b", "a|b", "a\\b"])
 def test_folders_whose_names_are_special(make_table: MakeTable, tmp_path: Path, name: str) -> None:
     table = make_table(merge=BY_RS)

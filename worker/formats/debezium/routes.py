@@ -11,7 +11,7 @@ from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record, names_itself
 from worker.formats.debezium.rows import Transaction
 from worker.formats.debezium.settings import DebeziumSettings
-from worker.formats.debezium.source import ROWS, Payload, Row, read_logged, refuse_others
+from worker.formats.debezium.source import ROWS, Payload, Row, refuse_others
 from worker.formats.decoding import stranger
 from worker.formats.interface import ALONE, UNKNOWN, Named, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_rows import DECODE_ERRORS, number
@@ -56,6 +56,15 @@ class _Ending(msgspec.Struct, gc=False):
     transaction: Transaction | None = None
 
 
+class _Connector(msgspec.Struct, gc=False):
+    connector: str = ""
+
+
+class _Connected(msgspec.Struct, gc=False):
+    source: _Connector
+
+
+_read_connected = msgspec.json.Decoder(_Connected).decode
 _read_ending = msgspec.json.Decoder(_Ending).decode
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _read_values = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
@@ -93,7 +102,7 @@ class Router:
             return Skip("tombstone")
         try:
             payload = self._split(value).payload
-            refuse_others(read_logged(payload).source.connector)
+            refuse_others(_read_connected(payload).source.connector)
             found = self.of_envelope(payload)
         except (*DECODE_ERRORS, LookupError):
             other = self.without_envelope(record, value)

@@ -188,7 +188,8 @@ def notes_in_files(files: Files, path: str, most: int, newest: int | None = None
 
 
 def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield the commits that Delta has not removed yet, with their versions. None without a table."""
+    """Yield the commits that Delta has not removed yet, with their versions. None without a table. Raises
+    Unknown if even the newest is gone, as with a checkpoint alone."""
     folder = f"{path}/_delta_log"
     if newest is None:
         if not has_commits(files, path):
@@ -197,6 +198,8 @@ def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterato
         newest = commits[-1] if commits else int(checkpoint[0][:20])
     for version in range(newest, -1, -1):
         if (commit := _commit(files, folder, version)) is None:
+            if version == newest:
+                raise Unknown
             return
         yield version, commit
 
