@@ -100,7 +100,7 @@ def rebind(work: Work) -> bool:
     known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
     before, work.table = work.table, work.unit.table
     work.judged_by = work.table.statement_rules
-    shows_alike = work.rule.shows_as(before.rule) and not work.chunks[0].alone
+    shows_alike = work.rule.shows_as(work.ruled_by.rule) and not work.chunks[0].alone
     comes_anew = not {*work.table.handlers} <= {*before.handlers}
     if work.finished and comes_anew and not shows_alike:
         return False  # what is finished must not come again
