@@ -186,6 +186,34 @@ def test_a_handler_that_comes_with_other_rules_gets_nothing_by_those_of_before(n
     assert [change.after for change in made.batch(0, 1, 1).changes] == [{"id": 1}]
 
 
+def test_a_handler_that_comes_later_gets_nothing_by_rules_that_a_former_reload_changed() -> None:
+    """A batch may keep the rules of several reloads ago."""
+    hides: dict[str, Any] = {"columns": {"exclude": ["email"]}}
+    made = decoded(table(), [record(0, **EMAIL)])
+    made.runs = [run] = runs_of(made)
+    run.done = 1
+    made.unit.table = table(**hides)
+    assert rebind(made)
+    assert made.runs == [run], "it is partly applied"
+    made.unit.table = table(bound=[HANDLER, BoundHandler("h1", (Scripted(),))], **hides)
+    assert rebind(made)
+    assert not made.runs
+    assert made.decode(refuse) is None
+    assert [change.after for change in made.batch(0, 1, 1).changes] == [{"id": 1}]
+
+
+def test_what_a_handler_has_that_a_reload_removes_keeps_no_rules_for_the_others() -> None:
+    others = BoundHandler("h1", (Scripted(),))
+    made = decoded(table(bound=[HANDLER, others]), [record(0, **EMAIL)])
+    made.runs = [run, _] = runs_of(made)
+    run.done = 1
+    made.unit.table = table(bound=[others], columns={"exclude": ["email"]})
+    assert rebind(made)
+    assert not made.runs
+    assert made.decode(refuse) is None
+    assert [change.after for change in made.batch(0, 1, 1).changes] == [{"id": 1}]
+
+
 def test_a_batch_that_is_partly_done_keeps_its_rules_though_its_handler_had_the_rows() -> None:
     """They are decoded again. By other rules, `done` would count other changes."""
     own: dict[str, Any] = {"handlers": [{"type": "my_package:Handler"}]}

@@ -100,14 +100,15 @@ def rebind(work: Work) -> bool:
     known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
     before, work.table = work.table, work.unit.table
     work.judged_by = work.table.statement_rules
-    shows_alike = work.rule.shows_as(before.rule) and not work.chunks[0].alone
+    shows_alike = work.rule.shows_as(work.ruled_by.rule) and not work.chunks[0].alone
     comes_anew = not {*work.table.handlers} <= {*before.handlers}
     if work.finished and comes_anew and not shows_alike:
         return False  # what is finished must not come again
-    if not (work.finished or shows_alike or (any(run.done for run in work.runs) and not comes_anew)):
-        known = []  # a target has nothing of it yet: decode it again, and apply the present rules
-    work.ruled_by = work.ruled_by if known else work.table
-    work.runs = rebound(work.table.handlers, work.total, known) if known else []
+    runs = rebound(work.table.handlers, work.total, known) if known else []
+    if not (work.finished or shows_alike or (any(run.done for run in runs) and not comes_anew)):
+        runs = []  # a target has nothing of it yet: decode it again, and apply the present rules
+    work.ruled_by = work.ruled_by if runs else work.table
+    work.runs = runs
     return True
 
 
