@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from handlers.spark.delta.arrow_rows import fitted, parquet_dataset, places_of, within, without
+from handlers.spark.delta.arrow_rows import fitted, places_of, within, without
+from handlers.spark.delta.data_files import parquet_dataset
 from handlers.spark.delta.log_actions import Bounds, Snapshot
 from handlers.spark.delta.table_columns import ArrowColumns
 from handlers.spark.log.stores.interface import Files

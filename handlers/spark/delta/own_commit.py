@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from handlers.spark.delta.arrow_rows import PHYSICAL_NAME
 from handlers.spark.delta.checkpoints import CHECKPOINT_EVERY, duration_ms, keep_house
 from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.data_files import PHYSICAL_NAME
 from handlers.spark.delta.few_files import FewFiles, Rewrite, TableFile, exact_scalar, put_file
 from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
 from handlers.spark.delta.log_files import Unknown, found_in, metadata_in_files

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from handlers.spark.delta.arrow_rows import PHYSICAL_NAME, SPELLED, OnlySpark, arrow_type, physical_name
+from handlers.spark.delta.data_files import PHYSICAL_NAME, SPELLED, OnlySpark, arrow_type, physical_name
 from handlers.spark.delta.log_actions import Metadata
 from handlers.spark.rows.spark_types import can_widen
 from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED

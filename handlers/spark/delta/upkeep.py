@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from handlers.logs import get_logger
-from handlers.spark.delta.arrow_rows import OnlySpark
 from handlers.spark.delta.checkpoints import duration_ms
 from handlers.spark.delta.commits.exactly_once import STRICT, MergeConflict, is_conflict, settings
 from handlers.spark.delta.commits.held_segments import exists
+from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.few_files import Rewrite, TableFile, files_of
 from handlers.spark.delta.log_files import snapshot_in_files

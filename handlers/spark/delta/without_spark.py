@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from handlers.logs import get_logger
-from handlers.spark.delta.arrow_rows import OnlySpark, are_plain, batches_of, fitted, newest_of, within
+from handlers.spark.delta.arrow_rows import are_plain, batches_of, fitted, newest_of, within
 from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
 from handlers.spark.delta.commits.exactly_once import check_before, known_segment, remember_segment
+from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import Column, spark_schema
 from handlers.spark.delta.few_files import Rewrite, files_of
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files

@@ -18,8 +18,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import sqlglot
 
-from handlers.spark.delta.arrow_rows import OnlySpark, dataset_of, parquet_dataset
 from handlers.spark.delta.commits.commit_notes import held_in_files
+from handlers.spark.delta.data_files import OnlySpark, dataset_of, parquet_dataset
 from handlers.spark.delta.log_actions import Snapshot
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.locations import ICEBERG
