@@ -207,16 +207,25 @@ def test_a_commit_whose_answer_is_lost_is_not_done_twice(server: SqlLab) -> None
 def test_a_deadlock_is_tried_again_at_once(make_sql: Callable[[str], SqlLab]) -> None:
     sql = make_sql("postgres")
     table = sql.ref("shop.orders")
+    update = [{"before": event(number), "after": {"id": number, "n": 1}} for number in (1, 2)]
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     with sql.handler() as handler, sql.engine.connect() as other:
         handler.handle(orders(event(1), event(2), types=TYPES))
-        other.exec_driver_sql(f"UPDATE {table} SET n = 7 WHERE id = 2")
-        update = [{"before": event(number), "after": {"id": number, "n": 1}} for number in (1, 2)]
-        thread = Thread(target=handler.handle, args=(orders(*update, types=TYPES, offset=2),), name="batch")
-        thread.start()
-        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        while not sql.run(waits)[0][0]:
-            pass
-        other.exec_driver_sql(f"UPDATE {table} SET n = 7 WHERE id = 1")
-        other.commit()
-        thread.join(30)
+        for offset in range(2, 12):
+            other.exec_driver_sql(f"UPDATE {table} SET n = 7 WHERE id = 2")
+            batch = orders(*update, types=TYPES, offset=offset)
+            thread = Thread(target=handler.handle, args=(batch,), name="batch")
+            thread.start()
+            while not sql.run(waits)[0][0]:
+                pass
+            try:
+                other.exec_driver_sql(f"UPDATE {table} SET n = 7 WHERE id = 1")
+                other.commit()
+                break
+            except sa.exc.OperationalError:  # the server ended this side: it waited for over a second to begin
+                other.rollback()
+            finally:
+                thread.join(30)
+        else:
+            pytest.fail("the server never ended the batch")
     assert [one["n"] for one in sql.rows()] == [1, 1]
