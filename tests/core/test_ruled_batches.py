@@ -214,6 +214,19 @@ def test_what_a_handler_has_that_a_reload_removes_keeps_no_rules_for_the_others(
     assert [change.after for change in made.batch(0, 1, 1).changes] == [{"id": 1}]
 
 
+@pytest.mark.parametrize("done", [1, 2])
+def test_the_rest_of_a_batch_goes_by_present_rules_unless_a_handler_has_some_of_it(done: int) -> None:
+    made = decoded(table(), [record(number, **EMAIL) for number in range(3)])
+    made.runs = [run] = runs_of(made)
+    run.done = done
+    made.finish_records(1)
+    before = made.unit.table
+    made.unit.table = table(columns={"exclude": ["email"]})
+    assert rebind(made) is (done > 1)
+    if done > 1:
+        assert (made.runs, made.ruled_by) == ([run], before)
+
+
 def test_a_batch_that_is_partly_done_keeps_its_rules_though_its_handler_had_the_rows() -> None:
     """They are decoded again. By other rules, `done` would count other changes."""
     own: dict[str, Any] = {"handlers": [{"type": "my_package:Handler"}]}

@@ -96,17 +96,18 @@ def keep_orders(work: Work, first: int) -> None:
 def rebind(work: Work) -> bool:
     """Continue with the table's present rule and handlers. Attempts start again at 1. A handler that already
     finished the batch stays finished if the table still has it. If rules have changed together with handlers,
-    all get the batch by the present rules, as after a restart. False: unfold the batch for this."""
+    or no handler has any of the unfinished records, all get these by the present rules, as after a restart.
+    False: unfold the batch for this."""
     known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
     before, work.table = work.table, work.unit.table
     work.judged_by = work.table.statement_rules
     shows_alike = work.rule.shows_as(work.ruled_by.rule) and not work.chunks[0].alone
     comes_anew = not {*work.table.handlers} <= {*before.handlers}
-    if work.finished and comes_anew and not shows_alike:
-        return False  # what is finished must not come again
     runs = rebound(work.table.handlers, work.total, known) if known else []
-    if not (work.finished or shows_alike or (any(run.done for run in runs) and not comes_anew)):
-        runs = []  # a target has nothing of it yet: decode it again, and apply the present rules
+    if not shows_alike and (comes_anew or all(run.done <= (0, *work.ends)[work.finished] for run in runs)):
+        if work.finished:
+            return False  # what is finished must not come again
+        runs = []
     work.ruled_by = work.ruled_by if runs else work.table
     work.runs = runs
     return True
