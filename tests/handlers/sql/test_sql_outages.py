@@ -222,7 +222,7 @@ def test_a_deadlock_is_tried_again_at_once(make_sql: Callable[[str], SqlLab]) ->
                 other.exec_driver_sql(f"UPDATE {table} SET n = 7 WHERE id = 1")
                 other.commit()
                 break
-            except sa.exc.OperationalError:  # the server ended this side: it waited for over a second to begin
+            except sa.exc.OperationalError:  # the server ended this side, which began late
                 other.rollback()
             finally:
                 thread.join(30)
