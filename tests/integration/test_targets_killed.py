@@ -227,7 +227,7 @@ def test_each_version_is_there_once(
     def finished() -> int:
         return sum(int(workers[0].table(f"shop.{table}").get("finished_records", 0)) for table in TABLES)
 
-    with source.going_on(send, every=0.005):
+    with source.going_on(send, every=0.02):
         for turn, some in enumerate((30, 140)):
             workers[0].start(within=120)
             eventually(lambda least=some: finished() > least, within=60, every=0.01)
@@ -236,7 +236,7 @@ def test_each_version_is_there_once(
                 workers[1].start(within=120)
     if is_file:
         workers[1].start(within=120)
-    stage.wait_committed_to_the_end()
+    stage.wait_committed_to_the_end(within=180)
     assert workers[1].sigterm() == 0
     for table in TABLES:
         assert stored_versions(entry, table, request) == shop.models[table].all
