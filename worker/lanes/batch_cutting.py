@@ -95,9 +95,8 @@ def keep_orders(work: Work, first: int) -> None:
 
 def rebind(work: Work) -> bool:
     """Continue with the table's present rule and handlers. Attempts start again at 1. A handler that already
-    finished the batch stays finished if the table still has it. After other rules, all get the unfinished
-    records by these, as after a restart, if a handler is new or none has any of these records. False: unfold
-    the batch for this."""
+    finished the batch stays finished if the table still has it. With other rules, a batch comes anew, as
+    after a restart, if a handler is new or none has any unfinished record. False: unfold it for this."""
     known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
     before, work.table = work.table, work.unit.table
     work.judged_by = work.table.statement_rules
