@@ -26,7 +26,7 @@ from worker.attempts.steps import ProcessAway
 from worker.processes import beginning, process
 from worker.processes.messages import Frames
 from worker.processes.opened import Batches
-from worker.units.unit import UnitState
+from worker.units.unit import Unit, UnitState
 
 Make = Callable[..., ProcessStage]
 Entry = Callable[..., dict[str, Any]]
@@ -241,6 +241,13 @@ def test_a_stopped_process_begins_no_call_after_the_session(make: Make, writing:
     assert stage.events(attempt=1), "it was no attempt"
 
 
+def revoke(stage: ProcessStage, orders: Unit, patience: float = 0.1) -> None:
+    """Of the stage's partition, whose batch still runs afterwards."""
+    stage.partition.closed = True
+    assert stage.lanes.withdraw([orders], {stage.partition}, patience) == ["shop.orders"]
+    stage.calls.let_go()
+
+
 def test_a_stopped_process_begins_no_call_after_the_revocation(make: Make, writing: Entry) -> None:
     stage = make({"handlers": [writing()]}, processes=1, lanes=1)
     orders, lane = stage.unit("orders"), stage.lanes.lanes[0]
@@ -249,9 +256,7 @@ def test_a_stopped_process_begins_no_call_after_the_revocation(make: Make, writi
     stage.offer((orders, [0]))
     stage.processors[0].start()
     stage.wait(lambda: process.asking)
-    stage.partition.closed = True
-    assert stage.lanes.withdraw([orders], {stage.partition}, 0.1) == ["shop.orders"]
-    stage.calls.let_go()
+    revoke(stage, orders)
     os.kill(pid, signal.SIGCONT)
     stage.wait(lambda: not lane.running)
     assert stage.events() == []
@@ -269,9 +274,7 @@ def test_a_lane_waits_for_no_stopped_process_with_half_of_a_call_that_was_withdr
     stage.offer((orders, range(2000)))
     stage.processors[0].start()
     stage.wait(lambda: process.asking)
-    stage.partition.closed = True
-    assert stage.lanes.withdraw([orders], {stage.partition}, 0.5) == ["shop.orders"]
-    stage.calls.let_go()
+    revoke(stage, orders, patience=0.5)
     stage.wait(lambda: not lane.running)
     os.kill(pid, signal.SIGCONT)
     stage.stop()
@@ -292,9 +295,7 @@ def test_a_call_that_has_begun_is_answered_after_the_revocation(
     stage.offer((orders, [0]))
     stage.processors[0].start()
     stage.wait(lambda: not gate.exists())
-    stage.partition.closed = True
-    assert stage.lanes.withdraw([orders], {stage.partition}, 0.1) == ["shop.orders"]
-    stage.calls.let_go()
+    revoke(stage, orders)
     time.sleep(0.2)
     assert lane.running
     gate.touch()
@@ -326,9 +327,7 @@ def test_a_call_that_is_answered_during_the_revocation_ends_no_later_request(
     stage.offer((orders, [0]))
     stage.processors[0].start()
     stage.wait(lambda: not gate.exists())
-    stage.partition.closed = True
-    assert stage.lanes.withdraw([orders], {stage.partition}, 0.1) == ["shop.orders"]
-    stage.calls.let_go()
+    revoke(stage, orders)
     stage.wait(lambda: not lane.running)
     stage.stop()
     assert present(stage).ask("kept") == 1, "as the handlers are told of the revocation"
