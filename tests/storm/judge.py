@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 __all__ = ["Incident", "Judge"]
+
+_SOON = 0.1
+"""Seconds from the end of a freeze to the mark of a batch that had begun before it."""
 
 
 class Incident(NamedTuple):
@@ -44,7 +48,8 @@ class Judge:
 
     A process that was frozen for longer than its session goes on with the batch that it was in, though
     another has its partitions: no consumer of Kafka can know. What was open at `frozen` is excused from
-    overlapping, and from what comes after it; never from coming before an unfinished record.
+    overlapping, and from what comes after it; never from coming before an unfinished record. So is one batch
+    that it begins immediately after `wakes`: the worker had let it begin, but the handler had not marked it.
     """
 
     def __init__(self, file: Path) -> None:
@@ -62,6 +67,7 @@ class Judge:
         self.finishes: dict[tuple[str, int], array[float]] = defaultdict(lambda: array("d"))
         """(topic, partition) -> when batches of it were finished, 20 ms apart at least."""
         self._delays: list[float] = []
+        self._woken: dict[str, float] = {}
 
     # ---- told from outside, in the same order as the marks
 
@@ -72,6 +78,10 @@ class Judge:
 
     def frozen(self, worker: str) -> None:
         self._note("z", worker)
+
+    def wakes(self, worker: str) -> None:
+        """Before it goes on."""
+        self._note("w", worker)
 
     def _note(self, kind: str, worker: str) -> None:
         os.write(self._out, json.dumps([kind, time.monotonic(), worker]).encode() + b"\n")
@@ -97,16 +107,19 @@ class Judge:
         elif kind == "g":
             for table in self._tables.values():
                 table.open = {who: each for who, each in table.open.items() if not _is_of(who[0], worker)}
+        elif kind == "w":
+            self._woken[worker] = when
         else:
             for table in self._tables.values():
                 table.open = {who: each or _is_of(who[0], worker) for who, each in table.open.items()}
 
     def _begin(self, when: float, worker: str, name: str, batch: int) -> None:
         table = self._tables[name]
-        if others := [who for who, fine in table.open.items() if not fine]:
+        begun_before = when - self._woken.pop(worker, -math.inf) < _SOON
+        if not begun_before and (others := [who for who, fine in table.open.items() if not fine]):
             text = f"{worker} begins batch {batch} while {others} is inside"
             self._broken(when, "overlapping", table.topic, name, text)
-        table.open[worker, batch] = False
+        table.open[worker, batch] = begun_before
 
     def _end(  # noqa: PLR0917 - the fields of a line
         self,

@@ -109,6 +109,21 @@ def test_what_a_frozen_process_had_begun_is_excused_and_nothing_after_it(judge: 
     assert broken(judge) == ["overlapping"]
 
 
+@pytest.mark.parametrize(("seconds", "begun", "expected"), [(0.02, 1, 0), (0.02, 2, 1), (0.2, 1, 1)])
+def test_one_batch_may_have_begun_before_the_freeze_and_be_marked_after_it(
+    judge: Judge, write: Write, seconds: float, begun: int, expected: int
+) -> None:
+    judge.frozen("a:1")
+    write("b", "b:2")
+    judge.look()
+    judge.wakes("a:1")
+    woken = json.loads(judge.file.read_text().splitlines()[-1])[1]
+    with judge.file.open("a") as out:
+        for batch in range(begun):
+            out.write(json.dumps(["b", woken + seconds, "a:1", "shop.t", batch]) + "\n")
+    assert broken(judge) == ["overlapping"] * expected
+
+
 def test_a_seed_gives_the_schedule() -> None:
     kinds = dict.fromkeys(KINDS, 2)
     assert schedule(5, kinds, 60) == schedule(5, kinds, 60) != schedule(6, kinds, 60)

@@ -99,6 +99,7 @@ class StormWorker:
             self.judge.frozen(self.process.identity)
         time.sleep(max(seconds - 0.1, 0))
         lost = len(self.process.logged("partitions_lost"))
+        self.judge.wakes(self.process.identity)
         os.kill(self.pid, signal.SIGCONT)
         if seconds > SESSION:
             with contextlib.suppress(AssertionError):  # it had none, or nobody was there to throw it out
