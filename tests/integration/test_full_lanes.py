@@ -169,7 +169,8 @@ def test_what_another_member_had_for_a_while_is_read_on(play: Play, properties: 
 def test_a_broker_that_was_away_longer_than_the_session_costs_nothing(
     play: Play, quick_broker: Broker
 ) -> None:
-    worker = play.full(_CLASSIC)
+    # If the worker does not join again, its log shows in which state the client waits.
+    worker = play.full({**_CLASSIC, "debug": "cgrp"})
     quick_broker.stop()
     eventually(lambda: worker.logged("partitions_lost"), what="the session is over")
     assert worker.healthy()
