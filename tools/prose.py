@@ -44,7 +44,6 @@ HOUSE_WORDS = {
 
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = ROOT / "tools" / "prose.json"
-EXEMPT = ("CHANGELOG.md",)
 PRODUCT = ("worker/", "offsets/", "handlers/", "binlane/", "tools/")
 
 _HOUSE = re.compile(r"\b(" + "|".join(map(re.escape, HOUSE_WORDS)) + r")\b")
@@ -108,7 +107,7 @@ def _tracked() -> list[str]:
     command = ["git", "ls-files", "*.md", "*.py"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
     prose = (path for path in listed if path.endswith(".md") or path.startswith(PRODUCT))
-    return [path for path in prose if path not in EXEMPT and (ROOT / path).exists()]
+    return [path for path in prose if (ROOT / path).exists()]
 
 
 def _of_markdown(text: str) -> Iterator[tuple[int, str]]:
