@@ -274,7 +274,7 @@ class SqlHandler(Handler):
     def _marks(self, context: HandlerContext, engine: sa.Engine) -> Marks:
         own = self._options
         names = own.marks_table, context.worker, context.handler
-        return Marks(*names, engine.dialect, own.topic_again, own.period)
+        return Marks(*names, engine.dialect, own.topic_again, period=own.period)
 
     def _make_engine(self, context: HandlerContext) -> sa.Engine:
         return make_engine(

@@ -126,10 +126,11 @@ class Marks:
         handler: str,
         dialect: sa.Dialect,
         topic_again: Mapping[str, Collection[str]] | None = None,
+        *,
         period: tuple[str, str] | None = None,
     ) -> None:
-        """`name` is `table` or `schema.table`. `topic_again` is described at KnownIds, `period` at SqlOptions.
-        Raises ValueError if a name is too long."""
+        """`name` is `table` or `schema.table`. `topic_again` is described at KnownIds, and `period` at
+        SqlOptions. Raises ValueError if a name is too long."""
         for kind, value in (("worker", worker), ("handler", handler)):
             if len(value) > _NAMES[kind]:
                 raise ValueError(f"the {kind}'s name is longer than {_NAMES[kind]} characters: {value}")

@@ -1,4 +1,4 @@
-"""A table stays what it is: a replica or a history. And no statement of the source changes what a history adds."""
+"""A table stays a replica or a history, and no statement of the source changes what a history adds."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_no_statement_changes_the_period_of_versions(sql: SqlLab, statement: str
 def test_a_replica_with_other_marks_knows_a_history_by_its_columns(sql: SqlLab) -> None:
     history(sql)
     before = sql.rows()
-    with sql.handler(marks_table="other_marks") as handler:
-        with pytest.raises(Rejected, match="is a history: its past versions would be changed"):
-            handler.handle(update("c", 2))
+    told = "is a history: its past versions would be changed"
+    with sql.handler(marks_table="other_marks") as handler, pytest.raises(Rejected, match=told):
+        handler.handle(update("c", 2))
     assert sql.rows() == before
