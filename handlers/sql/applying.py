@@ -106,7 +106,6 @@ class Applier:
             own=_source_table(batch),
             handles=self._handles,
             replay_of=batch.replay_of,
-            period=self._options.period,
         )
         altered.update(result.targets)
         self.tables.forget(*altered)
@@ -131,7 +130,7 @@ class Applier:
             self._versions.check(run.key, run.changes)
         table = self.tables.get(connection, name)
         if table is not None:
-            self._claim(connection, name, _source_table(batch))
+            self._claim(connection, table, _source_table(batch))
         changes = run.changes
         if isinstance(changes[0].types, SchemaTypes):
             kept = self._marks.kept(connection)
@@ -167,10 +166,10 @@ class Applier:
             # The first statement locked the table, so it stays as it is now until the commit.
             raise TableChanged(table.shown)
 
-    def _claim(self, connection: sa.Connection, name: TargetName, source: TableName) -> None:
-        common = self._marks.own_tables.folded(name)
+    def _claim(self, connection: sa.Connection, table: KnownTable, source: TableName) -> None:
+        common = self._marks.own_tables.folded(table.name)
         if not self.tables.is_owned(common, source):
-            why_not = self._marks.kept(connection).owners(self._naming).claim(source)
+            why_not = self._marks.kept(connection).owners(self._naming).claim(source, table.columns)
             if why_not:
                 raise Unfit(why_not)
             self.tables.own(common, source)

@@ -272,10 +272,9 @@ class SqlHandler(Handler):
         )
 
     def _marks(self, context: HandlerContext, engine: sa.Engine) -> Marks:
-        options = self._options
-        return Marks(
-            options.marks_table, context.worker, context.handler, engine.dialect, options.topic_again
-        )
+        own = self._options
+        names = own.marks_table, context.worker, context.handler
+        return Marks(*names, engine.dialect, own.topic_again, period=own.period)
 
     def _make_engine(self, context: HandlerContext) -> sa.Engine:
         return make_engine(

@@ -74,6 +74,8 @@ class Kept:
     worker: str
     handler: str
     own_tables: OwnTables
+    period: tuple[str, str] | None
+    """As in SqlOptions."""
 
     def keeps(self, name: TableName) -> bool:
         """Return whether the source table was created or renamed, or any of its changes was applied."""
@@ -103,7 +105,7 @@ class Kept:
 
     def owners(self, naming: Naming) -> Owners:
         """Return the owners: which source table owns each target table."""
-        return Owners(self.connection, self.marks, naming, self.own_tables, self.names)
+        return Owners(self.connection, self.marks, naming, self.own_tables, self.names, self.period)
 
     @contextmanager
     def making(self, name: TableName, naming: Naming) -> Iterator[None]:
@@ -133,7 +135,7 @@ class Kept:
     def _note_made(self, name: TableName, naming: Naming) -> None:
         self.note_gone(name)
         self._note(name, _MADE)
-        self.owners(naming).claim(name, is_there=False)
+        self.owners(naming).claim(name)
 
     def note_moved(self, old: TableName, new: TableName) -> None:
         was_made, dropped = self.made(old), self.dropped(old)

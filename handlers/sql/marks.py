@@ -126,9 +126,11 @@ class Marks:
         handler: str,
         dialect: sa.Dialect,
         topic_again: Mapping[str, Collection[str]] | None = None,
+        *,
+        period: tuple[str, str] | None = None,
     ) -> None:
-        """`name` is `table` or `schema.table`. `topic_again` is described at KnownIds. Raises ValueError if a
-        name is too long."""
+        """`name` is `table` or `schema.table`. `topic_again` is described at KnownIds, and `period` at
+        SqlOptions. Raises ValueError if a name is too long."""
         for kind, value in (("worker", worker), ("handler", handler)):
             if len(value) > _NAMES[kind]:
                 raise ValueError(f"the {kind}'s name is longer than {_NAMES[kind]} characters: {value}")
@@ -138,7 +140,7 @@ class Marks:
         """Incomplete until `create` or `look` is called."""
         self.needs = ""
         """The statements with which `create` adds columns to an existing table; empty if it lacks none."""
-        self._mine = (worker, handler)
+        self._mine, self._period = (worker, handler), period
         self._sql = _Statements(self.table, dialect)
         self._known_ids = KnownIds(topic_again)
 
@@ -166,7 +168,7 @@ class Marks:
 
     def kept(self, connection: sa.Connection) -> Kept:
         """The notes about the tables themselves, stored beside the marks."""
-        return Kept(connection, self.table, *self._mine, self.own_tables)
+        return Kept(connection, self.table, *self._mine, self.own_tables, self._period)
 
     def pending(
         self,

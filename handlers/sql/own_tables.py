@@ -7,7 +7,7 @@ needs, without changing anything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -194,29 +194,36 @@ class Owners:
     own_tables: OwnTables
     kept: Callable[[], Sequence[str]]
     """Returns the source tables ("database.table") that the handler replicates."""
+    period: tuple[str, str] | None
+    """As in SqlOptions."""
 
-    def claim(self, source: TableName, *, is_there: bool = True) -> str:
-        """Claim the target table for the source table. Return why that is impossible, or an empty text.
-        `is_there`: whether the target table exists, and so may contain rows of a former owner."""
+    def claim(self, source: TableName, columns: Collection[str] = ()) -> str:
+        """Claim the target table for the source table, as a replica or as a history. Return why that is
+        impossible, or an empty text. `columns`: those of the target table. If it has none, it does not exist,
+        so it contains no rows of a former owner."""
         own, target = self.naming.asked(*source), self.naming.target(*source)
-        if own == (None, None):
-            return ""
-        former: list[str] = []
-        if not is_there:
+        place, former = ".".join(filter(None, target)), list[str]()
+        if not columns:
             self.note_gone(source)
             former = [name for name in self.kept() if self._key(self._target(name)) == self._key(target)]
-        known, _ = self._owner(target)
-        if known is None:
+        elif self.period is not None and not set(self.period).issubset(columns):
+            return f"{place} has no columns {' and '.join(self.period)}, so it is no history"
+        known, _, period = self._owner(target)
+        if known is None and (any(own) or self.period is not None):
             self._note(target, [*own, *former])
-            known, _ = self._owner(target)  # another session may have claimed it first
-        if known is None or _agree(known, own):
+            known, _, period = self._owner(target)  # another session may have claimed it first
+        if known is None or (_agree(known, own) and period == self.period):
             return ""
-        shown, key = ".".join(part or "*" for part in known), self._key(target).replace("'", "''")
+        key = self._key(target).replace("'", "''")
+        forget = f"DELETE FROM {self.marks.fullname} WHERE worker = '' AND source_table = '{key}'"
+        if _agree(known, own):
+            there = "a replica" if period is None else f"a history (columns {' and '.join(period)})"
+            return f"{place} of the target is {there}: set its mode. If it is no longer one: {forget}"
+        shown = ".".join(part or "*" for part in known)
         return (
-            f"{'.'.join(filter(None, target))} of the target holds the rows of {shown}: both names are the "
+            f"{place} of the target holds the rows of {shown}: both names are the "
             "same there. Set table or schema to make them differ, or route one of them to another handler. "
-            f"If {shown} no longer exists, or is a former name of this table: DELETE FROM "
-            f"{self.marks.fullname} WHERE worker = '' AND source_table = '{key}'"
+            f"If {shown} no longer exists, or is a former name of this table: {forget}"
         )
 
     def are_one(self, one: TableName, other: TableName) -> bool:
@@ -226,7 +233,7 @@ class Owners:
     def note_moved(self, old: TableName, new: TableName) -> None:
         """Record that the target's table of `old` now belongs to `new`."""
         self.note_gone(old)
-        self.claim(new, is_there=False)
+        self.claim(new)
 
     def note_aside(self, source: TableName, target: TargetName) -> None:
         """Record that this table gets the history of a table that the source has dropped."""
@@ -243,7 +250,7 @@ class Owners:
         for name in sources:
             found.setdefault(self.own_tables.folded(self._target(name)), set()).add(name)
         for target, names in found.items():
-            _, former = self._owner(target)
+            _, former, _ = self._owner(target)
             for one, other in combinations(sorted(names.difference(former)), 2):
                 if not _agree(self._asked(one), self._asked(other)):
                     return (
@@ -255,18 +262,22 @@ class Owners:
     # ---- rows
 
     def _note(self, target: TargetName, owner: Sequence[str | None]) -> None:
-        text = msgspec.json.encode(owner).decode()
-        row = {**_ANYBODY, **_HERE, "source_table": self._key(target), "owner": text}
+        texts = {"owner": _text(owner), "seen_columns": self.period and _text(self.period)}
+        row = {**_ANYBODY, **_HERE, "source_table": self._key(target), **texts}
         self.connection.execute(insert_if_missing(self.connection.dialect.name, self.marks), row)
 
-    def _owner(self, target: TargetName) -> tuple[Told | None, Sequence[str]]:
-        """Return the owner (or None) and the source tables that used the target table before it."""
-        found = self.connection.scalar(sa.select(self.marks.c.owner).where(self._row(target)))
+    def _owner(self, target: TargetName) -> tuple[Told | None, Sequence[str], tuple[str, str] | None]:
+        """Return the owner (or None), the source tables that used the target table before it, and its period
+        if it is a history."""
+        columns = self.marks.c
+        row = sa.select(columns.owner, columns.seen_columns).where(self._row(target))
+        found, period = self.connection.execute(row).first() or (None, None)
         if found is None:
-            return None, ()
+            return None, (), None
         database, table, *former = msgspec.json.decode(found, type=list[str | None])
         own = {name for name in former if name and _agree((database, table), self._asked(name))}
-        return (database, table), [name for name in former if name and name not in own]
+        of_history = None if period is None else msgspec.json.decode(period, type=tuple[str, str])
+        return (database, table), [name for name in former if name and name not in own], of_history
 
     def _asked(self, name: str) -> Told:
         return self.naming.asked(*name.split(".", 1))
@@ -281,8 +292,12 @@ class Owners:
 
     def _key(self, target: TargetName) -> str:
         """Return a key that is the same for all names of one table."""
-        text = msgspec.json.encode(self.own_tables.folded(target)).decode()
+        text = _text(self.own_tables.folded(target))
         return text if len(text) <= _LONGEST else sha256(text.encode()).hexdigest()
+
+
+def _text(names: Sequence[str | None]) -> str:
+    return msgspec.json.encode(names).decode()
 
 
 def _agree(one: Told, other: Told) -> bool:

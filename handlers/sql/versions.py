@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from handlers.api import Change, Row
 from handlers.rows import check_all_told
 from handlers.sql import folding
+from handlers.sql.ddl.versions import TAKEN
 from handlers.sql.fitting import Fitting, Unfit
 from handlers.sql.target.known_tables import KnownTable
 from handlers.sql.writers.writer import Columns, Rows, Writer, of_current
@@ -64,7 +65,7 @@ class Versions:
         told = [changes[0].types or (), *map(_row, changes)]  # types may be only those of added columns
         names = {name.lower() for each in told for name in each}
         if names & {self.start.lower(), self.end.lower()}:
-            raise Unfit(f"a column of the source has the name of {self.start} or {self.end}: set other names")
+            raise Unfit(TAKEN.format(self.start, self.end))
 
     def apply(
         self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]

@@ -18,7 +18,7 @@ from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.sql.ddl.columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl.tables import change_key, create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl.target import Target, TargetTable
-from handlers.sql.ddl.versions import give_name, in_history, note_dropped
+from handlers.sql.ddl.versions import check_columns, give_name, in_history, note_dropped
 from handlers.sql.kept_tables import Kept, Statement
 from handlers.sql.naming import Naming
 
@@ -43,18 +43,16 @@ def apply(
     own: ddl.TableName,
     handles: Callable[[str], bool],
     replay_of: tuple[str, int, int] | None = None,
-    period: tuple[str, str] | None = None,
 ) -> DDLResult:
     """Do in the target what a change with op `ddl` or `truncate` did in the source.
 
     Uses the transaction of `kept`, if the target's DDL is transactional (not in MySQL and MariaDB). Skips
     operations that `rules` switch off, that are done already, or that the handler may not apply. `own` is the
-    table of the change's record. `replay_of` is described at Batch, `handles` at HandlerContext, and `period`
-    at SqlOptions. Raises
+    table of the change's record. `replay_of` is described at Batch and `handles` at HandlerContext. Raises
     Rejected if the statement cannot be read or would change a table that the handler needs for itself.
     Raises SQLAlchemy's errors."""
     operations = operations_of(change, own)
-    target = Target(kept, naming, change.source_time_ms, done=[], end=period and period[1])
+    target = Target(kept, naming, change.source_time_ms, done=[], end=kept.period and kept.period[1])
     statement = Statement.of(change, replay_of)
     commits_each = target.family == "mysql"
     begun = kept.step_of(own, statement) if commits_each else None
@@ -81,7 +79,7 @@ def apply(
             if commits_each:
                 kept.begin_step(own, statement, step)
                 target.is_again = step == begun
-            targets.update(dict.fromkeys(_follow(target, operation, change, period)))
+            targets.update(dict.fromkeys(_follow(target, operation, change)))
         if isinstance(operation, ddl.RenameTable):
             ours = (ours - {operation.table}) | {operation.to}
             targets.update(dict.fromkeys((target.table(operation.table), target.table(operation.to))))
@@ -103,14 +101,15 @@ def _check(
         for name in names_of(operation):
             if name == own or reach.handles(str(name)):
                 target.table(name)
+                if target.kept.period is not None:
+                    check_columns(operation, target.kept.period)
 
 
-def _follow(
-    target: Target, operation: ddl.Operation, change: Change, period: tuple[str, str] | None
-) -> list[TargetTable]:
+def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[TargetTable]:
     table = target.table(operation.table)
     owners = target.kept.owners(target.naming)
-    why_not = owners.claim(operation.table) if target.exists(table) else ""
+    columns, period = target.columns(table), target.kept.period
+    why_not = owners.claim(operation.table, columns) if columns else ""
     if why_not and not (
         isinstance(operation, ddl.RenameTable) and owners.are_one(operation.table, operation.to)
     ):

@@ -11,6 +11,7 @@ from handlers.sql.ddl.columns import rename_column
 from handlers.sql.ddl.tables import rename_table
 from handlers.sql.ddl.target import Target, TargetTable
 
+TAKEN = "a column of the source has the name of {} or {}: set other names"
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -43,6 +44,19 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
     return ""
 
 
+def check_columns(operation: ddl.Operation, period: tuple[str, str]) -> None:
+    """Raise Rejected if the statement would change a column of the history, which the source cannot mean."""
+    match operation:
+        case ddl.AddColumn(column=column) | ddl.ModifyColumn(column=column):
+            named = {column.name.casefold()}
+        case ddl.RenameColumn(name=name, to=new):
+            named = {name.casefold(), new.casefold()}
+        case _:
+            return
+    if not named.isdisjoint(map(str.casefold, period)):
+        raise Rejected(f"{operation.table}: {TAKEN.format(*period)}")
+
+
 def note_dropped(target: Target, source: ddl.TableName, name: str) -> None:
     """Note that the source has dropped a column, which the target keeps."""
     column = target.column(target.table(source), name)
@@ -70,8 +84,6 @@ def set_column_aside(target: Target, table: TargetTable, name: str | None) -> No
 def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> None:
     """End the versions that are valid now, none before its start."""
     columns = target.columns(table)
-    if any(name not in columns for name in period):
-        raise Rejected(f"{table.name} has no columns {' and '.join(period)}, so it is no history")
     start, end = map(target.quote, period)
     time = _EPOCH + timedelta(milliseconds=target.time_ms)
     target.set_all(table, end, time, columns[period[1]], f" WHERE {end} IS NULL")

@@ -1,0 +1,140 @@
+"""A table stays a replica or a history, and no statement of the source changes what a history adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from sql_lab import SqlLab, orders
+
+from handlers import Batch, Rejected
+
+TYPES = {"id": "int", "name": "varchar(20)", "qty": "int"}
+ROW = {"id": 1, "name": "a", "qty": 1}
+NAMED = {"start_column": "valid_from", "end_column": "valid_to"}
+
+
+def update(name: str, offset: int, table: str = "shop.orders") -> Batch:
+    change = {"op": "update", "before": ROW, "after": {**ROW, "name": name}, "lacks": frozenset()}
+    return orders(change, types=TYPES, offset=offset, table=table)
+
+
+def stated(statement: str, offset: int, table: str = "shop.orders") -> Batch:
+    return orders({"op": "ddl", "sql": statement, "source_time_ms": 9_000}, offset=offset, table=table)
+
+
+def history(sql: SqlLab, **options: Any) -> None:
+    with sql.handler(mode="history", **options) as handler:
+        handler.handle(orders(ROW, types=TYPES))
+        handler.handle(update("b", 1))
+
+
+@pytest.mark.parametrize("names", [{}, NAMED], ids=["usual", "named"])
+def test_a_replica_neither_changes_nor_empties_a_history(sql: SqlLab, names: Mapping[str, str]) -> None:
+    """The line `mode: history` is gone, or another handler has none."""
+    history(sql, **names)
+    before = sql.rows()
+    refused = [
+        update("c", 2),
+        *map(
+            stated,
+            (
+                "TRUNCATE TABLE orders",
+                "DROP TABLE orders",
+                "ALTER TABLE orders DROP COLUMN qty",
+                "ALTER TABLE orders RENAME TO items",
+            ),
+            (3, 4, 5, 6),
+        ),
+    ]
+    for worker in ("w", "other"):
+        with sql.handler(worker, ddl=True) as handler:
+            for batch in refused:
+                with pytest.raises(Rejected, match=r"is a history .* set its mode"):
+                    handler.handle(batch)
+    assert sql.rows() == before
+    with sql.handler(mode="history", **names) as handler:
+        handler.handle(update("c", 2))
+    assert [row["name"] for row in sql.rows()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("names", [{}, {"start_column": "valid_to", "end_column": "valid_from"}])
+def test_a_history_keeps_its_names(sql: SqlLab, names: Mapping[str, str]) -> None:
+    """With both names swapped, no version would be a current one."""
+    history(sql, **NAMED)
+    before = sql.rows()
+    with sql.handler(mode="history", **names) as handler:
+        for batch in (update("c", 2), stated("TRUNCATE TABLE orders", 3)):
+            with pytest.raises(
+                Rejected, match=r"no history|is a history \(columns valid_from and valid_to\)"
+            ):
+                handler.handle(batch)
+    assert sql.rows() == before
+
+
+def test_a_history_in_one_table_of_a_fixed_name_stays_one(sql: SqlLab) -> None:
+    place = {"table": "all_orders"} if sql.dialect == "sqlite" else {"schema": "shop", "table": "all_orders"}
+    with sql.handler(mode="history", **NAMED, **place) as handler:
+        handler.handle(orders(ROW, types=TYPES))
+    with sql.handler(**place) as handler, pytest.raises(Rejected, match="is a history"):
+        handler.handle(stated("TRUNCATE TABLE orders", 1))
+    with sql.handler(mode="history", **NAMED, **place) as handler:
+        handler.handle(update("b", 1))
+
+
+def test_a_table_that_is_renamed_or_set_aside_stays_a_history(sql: SqlLab) -> None:
+    with sql.handler(mode="history", **NAMED) as handler:
+        handler.handle(orders(ROW, types=TYPES))
+        handler.handle(stated("DROP TABLE orders", 1))
+        handler.handle(orders(ROW, types=TYPES, table="shop.items", offset=2))
+        handler.handle(stated("RENAME TABLE shop.items TO shop.orders", 3, "shop.items"))
+    with sql.handler(ddl=True) as handler:
+        for table in ("orders", "orders_old"):
+            with pytest.raises(Rejected, match=r"is a history|holds the rows of (shop|\*)\.o"):
+                handler.handle(stated(f"TRUNCATE TABLE {table}", 4, f"shop.{table}"))
+            assert len(sql.rows(f"shop.{table}")) == 1
+
+
+def test_a_table_that_is_gone_may_become_the_other(sql: SqlLab) -> None:
+    history(sql)
+    sql.run(f"DROP TABLE {sql.ref('shop.orders')}")
+    with sql.handler() as handler:
+        handler.handle(update("c", 2))
+    assert sql.rows() == [{**ROW, "name": "c"}]
+    sql.run(f"DROP TABLE {sql.ref('shop.orders')}")
+    with sql.handler(mode="history") as handler:
+        handler.handle(update("d", 3))
+    assert [row["name"] for row in sql.rows()] == ["d"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "RENAME COLUMN qty TO __END_AT",
+        "CHANGE name __start_at datetime",
+        "ADD COLUMN note text, ADD COLUMN __END_AT int NOT NULL DEFAULT 5",
+        "MODIFY __END_AT varchar(20)",
+        "RENAME COLUMN __START_AT TO made",
+    ],
+)
+def test_no_statement_changes_the_period_of_versions(sql: SqlLab, statement: str) -> None:
+    history(sql)
+    before = sql.rows()
+    with sql.handler(mode="history") as handler:
+        with pytest.raises(Rejected, match="a column of the source has the name of __START_AT or __END_AT"):
+            handler.handle(stated(f"ALTER TABLE orders {statement}", 2))
+        assert sql.rows() == before
+        handler.handle(stated("ALTER TABLE orders DROP COLUMN __END_AT", 3))
+        handler.handle(update("c", 4))
+    assert [row["name"] for row in sql.rows()] == ["a", "b", "c"]
+    assert [row["__END_AT"] is None for row in sql.rows()] == [False, False, True]
+
+
+def test_a_replica_with_other_marks_knows_a_history_by_its_columns(sql: SqlLab) -> None:
+    history(sql)
+    before = sql.rows()
+    told = "is a history: its past versions would be changed"
+    with sql.handler(marks_table="other_marks") as handler, pytest.raises(Rejected, match=told):
+        handler.handle(update("c", 2))
+    assert sql.rows() == before
