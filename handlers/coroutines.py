@@ -41,7 +41,7 @@ class _Call:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     """Those that run, with the coroutine's own."""
     cancelled: str = ""
-    """The reason, once it is cancelled."""
+    """The last reason for which it was cancelled."""
     ended: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -54,13 +54,13 @@ class _Call:
         self.task.add_done_callback(lambda _: self.ended.release())
 
     def cancel(self, reason: str) -> bool:
-        """Cancel it once, if it has a batch. Any thread. Returns whether it has one."""
+        """Cancel it once for each reason, if it has a batch. Any thread. Returns whether it has one."""
         if self.table:
             self.loop.call_soon_threadsafe(self._cancel, reason)
         return bool(self.table)
 
     def _cancel(self, reason: str) -> None:
-        if not self.cancelled and self.task is not None and self.task.cancel(reason):
+        if reason != self.cancelled and self.task is not None and self.task.cancel(reason):
             self.cancelled = reason
 
     def stack(self) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cleaning import clean
+
 from binlane import Batch
-from binlane.testing import play
+from binlane.testing import make_batch, play
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent / "formats" / "samples" / "canal.jsonl"
@@ -26,3 +28,10 @@ def test_an_order_has_its_channel_and_no_customer(tmp_path: Path) -> None:
     }
     assert all(len(row["customer_id"]) == 64 for row in rows.values()), "a hash"
     assert (played.letters, played.halted) == ([], {})
+
+
+def test_an_order_may_lose_its_channel() -> None:
+    """A row without the column would leave the channel in the target."""
+    change = {"before": {"id": 1, "meta": '{"src": "app"}'}, "after": {"id": 1, "meta": None}}
+    [update] = make_batch("shop.orders", [change], key="id").changes
+    assert clean(update).after == {"id": 1, "meta": None, "channel": None}

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -347,17 +348,22 @@ def test_a_handler_that_runs_is_left_alone(start: Start) -> None:
 
 
 class Hanging(Handler):
-    """One row waits, each time that it comes."""
+    """One row waits, each time that it comes. Its first call ignores cancellations."""
 
-    def __init__(self, row: int) -> None:
+    def __init__(self, row: int, *, ignores: int = 0) -> None:
         self.row = row
         self.applied: list[int] = []
         self.waiting = 0
+        self._ignores = ignores
 
     async def handle(self, batch: Batch) -> None:
         offsets = [change.offset for change in batch.changes]
         if self.row in offsets:
             self.waiting += 1
+            while self._ignores:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60)
+                self._ignores -= 1
             await asyncio.sleep(60)
         self.applied += offsets
 
@@ -375,6 +381,37 @@ def test_a_coroutine_that_hangs_is_cancelled(start: Start) -> None:
     assert handler.applied == [0, 2]
     assert [call.attempt for call in stage.calls.current().values()] == [1], "another table's is left alone"
     assert stage.calls.cancel("the test is over")
+
+
+def test_a_coroutine_that_ignores_an_order_is_cancelled_by_the_next(start: Start) -> None:
+    stage, handler = start(lanes=2), Hanging(0, ignores=1)
+    table = unit("orders", awaited(handler), retry=FOR_EVER)
+    stage.offer((table, range(2)))
+    unblock = Unblocked(stage, table, clock=lambda: time.monotonic() * 3)
+    stage.wait(lambda: handler.waiting == 1)
+    answer = unblock.ask(0)
+    assert answer.result == "refused"
+    assert "It was cancelled, and has not ended: unblock it again" in answer.message
+    assert unblock.ask(0).result == "set_aside"
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(2))
+    assert handler.applied == [1]
+
+
+def test_a_coroutine_that_hangs_at_a_later_record_is_cancelled(start: Start) -> None:
+    """Nobody knows at which record of its batch it hangs: the table's next answer names the first."""
+    stage, handler = start(lanes=2), Hanging(1)
+    table = unit("orders", awaited(handler), retry=FOR_EVER)
+    stage.offer((table, range(3)))
+    unblock = Unblocked(stage, table, clock=lambda: time.monotonic() * 3)
+    stage.wait(lambda: handler.waiting == 1)
+    answer = unblock.ask(1)
+    assert answer.result == "refused"
+    assert answer.message.endswith("that is blocked at cdc.shop[0] offset 0")
+    assert unblock.ask(0).result == "handled"
+    stage.wait(lambda: handler.waiting == 2)
+    assert unblock.ask(1).result == "set_aside"
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(3))
+    assert handler.applied == [0, 2]
 
 
 def test_a_batch_that_is_just_tried_again_is_waited_for(start: Start) -> None:

@@ -47,7 +47,7 @@ class Configuration(Section):
     kafka: KafkaRule
     """The source of the change records."""
     name: str = Field(default_factory=lambda data: str(data["kafka"].group_id), min_length=1)
-    """The worker's name in logs and on the status page; default: the group id."""
+    """The name in logs, the status page and marks of `sql`, the same in a group; default: the group id."""
     format: FormatChoice = Field(default="canal")
     """The format of the records, or a mapping of topics (names, or ^expressions) to formats."""
     json_layout: JsonLayout | None = Field(default=None, alias="json", validate_default=True)

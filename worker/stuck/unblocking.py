@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
 
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
@@ -124,7 +125,9 @@ class Unblocking:
     def _order(self, asked: UnblockRequest, found: _Found) -> tuple[SetAside, list[_Given]]:
         """Give the order to the batches that are blocked at the record. Raises Refused."""
         order = SetAside(asked.action, asked.by)
-        end = self.records.clock() + _RUNS_SECONDS
+        end, was_cancelled = self.records.clock() + _RUNS_SECONDS, False
+        # With the time: a coroutine that has ignored the last order is cancelled again.
+        reason = f"binlane unblock, by {asked.by}, at {datetime.now(UTC):%H:%M:%S}"
         while True:
             given = [
                 (place.work, place.number)
@@ -137,11 +140,11 @@ class Unblocking:
             if not found.assignment.tracker.is_unfinished(asked.offset):
                 raise Refused(f"{found.assignment.record_at(asked.offset)} has just finished")
             for place in found.locations:  # a coroutine can be cancelled: it is then retried, with the order
-                if place.doing == "running" and place.work and place.number in place.work.stands_at():
-                    self.records.calls.cancel(f"binlane unblock, by {asked.by}", place.work)
+                if place.doing == "running" and place.work:
+                    was_cancelled |= self.records.calls.cancel(reason, place.work)
             blocked = any(_may_be_set_aside(place) for place in found.locations)
             if not blocked or self.records.clock() > end or self.stopped():
-                raise Refused(self._why_not(asked, found))
+                raise Refused(self._why_not(asked, found, was_cancelled=was_cancelled))
             time.sleep(_LOOK_SECONDS)
             found = self._find(asked)
 
@@ -206,12 +209,12 @@ class Unblocking:
             "keeps the record, and the log shows when it is done"
         )
 
-    def _why_not(self, asked: UnblockRequest, found: _Found) -> str:
+    def _why_not(self, asked: UnblockRequest, found: _Found, *, was_cancelled: bool) -> str:
         """Explain why an existing record cannot be set aside."""
         position = found.assignment.record_at(asked.offset)
         running = next((place for place in found.locations if place.doing == "running"), None)
         if running is not None:
-            return f"{position} {self._runs(asked, found, running)}"
+            return f"{position} {self._runs(asked, found, running, was_cancelled=was_cancelled)}"
         if any(place.doing == "held back" for place in found.locations):
             by, offset = next(place.held_by for place in found.locations if place.held_by is not None)
             return (
@@ -220,7 +223,9 @@ class Unblocking:
             )
         return f"{position} is not what blocks {asked.table}: {self._stands(asked.table)}"
 
-    def _runs(self, asked: UnblockRequest, found: _Found, place: RecordLocation) -> str:
+    def _runs(
+        self, asked: UnblockRequest, found: _Found, place: RecordLocation, *, was_cancelled: bool
+    ) -> str:
         now = self.records.clock()
         calls = [call for call in self.records.calls.current().values() if call.work is place.work]
         who = ", ".join(f"handler {call.handler} for {now - call.since:.0f} s" for call in calls)
@@ -234,9 +239,11 @@ class Unblocking:
         )
         if found.assignment.tracker.head != asked.offset:
             line = f"once it is the partition's first unfinished record, {line}"
+        why = "A running handler cannot be interrupted, and nothing shows that it fails: give it a timeout"
+        if was_cancelled:
+            why = "It was cancelled, and has not ended: unblock it again, which cancels it again"
         return (
-            f"{told}. A running handler cannot be interrupted, and nothing shows yet that it fails: give it "
-            "its own timeout. If it hangs, restart the worker; if it hangs there again, stop the worker and "
+            f"{told}. {why}. If it hangs, restart the worker; if it hangs there again, stop the worker and "
             f"skip the record: {line} (records finished behind it are repeated)"
         )
 
