@@ -113,7 +113,7 @@ class Progress:
         root = f"{around.root}/ddl"
         self._files = around.files
         self._what = what
-        self._path, *self._others = [f"{folder_of(root, place, table)}/{step}" for place in places]
+        self.path, *self._others = [f"{folder_of(root, place, table)}/{step}" for place in places]
         for topic, *numbers in places:
             name = f"{path_safe(topic)}-{'-'.join(map(str, numbers))}"
             if len(name.encode()) <= _NAME_BYTES:
@@ -134,7 +134,7 @@ class Progress:
         self._put("done")
 
     def _is_told(self, state: str) -> bool:
-        return any(self._tells(f"{path}.{state}") for path in (self._path, *self._others))
+        return any(self._tells(f"{path}.{state}") for path in (self.path, *self._others))
 
     def _tells(self, path: str) -> bool:
         try:
@@ -150,7 +150,7 @@ class Progress:
 
     def _put(self, state: str) -> None:
         with suppress(AlreadyThere):  # an earlier attempt wrote it
-            self._files.put(f"{self._path}.{state}", msgspec.json.encode(_Written(self._what)))
+            self._files.put(f"{self.path}.{state}", msgspec.json.encode(_Written(self._what)))
 
 
 def folder_of(root: str, place: Place, table: TableName) -> str:

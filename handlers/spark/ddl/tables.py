@@ -6,6 +6,7 @@ show whether a step is done. Each step writes a mark before it starts and after 
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +21,8 @@ from handlers.spark.ddl.target import DELTA_LOG, Target
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.stores.interface import AlreadyThere, Files
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.rows.column_types import spark_name
 from handlers.spark.rows.shape import HISTORY
 from handlers.spark.table_ref import MADE, TableRef, find, literal, new_table, of_new_table, quoted
@@ -139,16 +141,37 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
     if not progress.has_begun:
         progress.begin()
     target.look_again()
-    _remove_log(target.around.files, f"{ref.path}/{DELTA_LOG}")
-    if target.around.files.exists(ref.path):
+    if not _taken_away(target.around.files, ref.path, f"{progress.path}.away"):
+        _remove_log(target, f"{ref.path}/{DELTA_LOG}")
         target.around.files.delete_tree(ref.path)
     progress.finish()
     target.forget(ref)
     target.done.append(f"removed {ref}")
 
 
-def _remove_log(files: Files, folder: str) -> None:
+def _taken_away(files: Files, path: str, place: str) -> bool:
+    """Move a table's folder to this place, and remove what is in it. Returns False, with nothing changed, if
+    the store cannot move it at once.
+
+    The place stays. So a worker that was stopped before its move cannot move a table that was made since."""
+    if not isinstance(files, LocalFiles):
+        return False
+    try:
+        if not files.exists(place):  # or an earlier attempt has moved it
+            files.rename(path, place)
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            return False
+        if not isinstance(error, AlreadyThere | FileNotFoundError):  # another worker has moved it
+            raise
+    for each in files.list(place):
+        (files.delete_tree if each.is_folder else files.delete)(f"{place}/{each.name}")
+    return True
+
+
+def _remove_log(target: Target, folder: str) -> None:
     """Remove files in an order that leaves, after a crash, an earlier version of the table, or none."""
+    files = target.around.files
     names = [entry.name for entry in files.list(folder) if not entry.is_folder]
     checkpoints = sorted(name for name in names if ".checkpoint." in name and name[:20].isdigit())
     base = checkpoints[-1][:20] if checkpoints else ""
@@ -159,6 +182,7 @@ def _remove_log(files: Files, folder: str) -> None:
     last = [name for name in names if base and name[:20] == base and name in checkpoints]
     others = [name for name in names if name not in later and name not in last]
     for name in (*others, *later, *last):
+        target.look_again()  # another worker may have made the table anew
         files.delete(f"{folder}/{name}")
 
 
@@ -203,7 +227,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
         progress.begin()
     target.look_again()
     if old.path is not None and new.path is not None:
-        _move(target.around.files, old.path, new.path)
+        _move(target, old.path, new.path)
     else:
         _rename(target, old, new)
     progress.finish()
@@ -221,8 +245,9 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
     return rename_table(target, table, table._replace(table=name), step)
 
 
-def _move(files: Files, old: str, new: str) -> None:
+def _move(target: Target, old: str, new: str) -> None:
     """Move a folder, also one that a crash of an object store's rename left partly moved."""
+    files = target.around.files
     if not files.exists(old):
         return
     if not files.exists(new):
@@ -231,8 +256,9 @@ def _move(files: Files, old: str, new: str) -> None:
     # Move its log last: until then, the old place is the table.
     for entry in sorted(files.list(old), key=lambda one: one.name == DELTA_LOG):
         source, goal = f"{old}/{entry.name}", f"{new}/{entry.name}"
+        target.look_again()  # another worker may have done it, and the old place have a new table
         if entry.is_folder:
-            _move(files, source, goal)
+            _move(target, source, goal)
             continue
         if not files.exists(goal):
             files.put(goal, files.read(source))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.logs import get_logger
-from handlers.spark.delta.log_files import Unknown, found_in
+from handlers.spark.delta.log_files import Unknown, found_in, read_commit
 from handlers.spark.log.stores.interface import AlreadyThere, Files, is_temporary
 
 CHECKPOINT_EVERY = 10
@@ -98,7 +98,7 @@ def write_checkpoint(files: Files, path: str, version: int, expired_ms: int) -> 
             _take(state, row)
     for commit in commits:
         if commit <= version:
-            actions = map(json.loads, files.read(f"{folder}/{commit:020d}.json").splitlines())
+            actions = map(json.loads, read_commit(files, folder, commit).splitlines())
             # A file may be removed and added by one commit.
             for action in sorted(actions, key=lambda each: "add" in each):
                 _take(state, action)

@@ -82,7 +82,7 @@ def metadata_in_files(files: Files, path: str) -> Metadata | None:
     try:
         checkpoint, commits = found_in(files, folder)
         for version in reversed(commits):
-            for line in files.read(f"{folder}/{version:020d}.json").splitlines():
+            for line in read_commit(files, folder, version).splitlines():
                 if b'"metaData"' in line:
                     action = read_action(line)
                     if action.meta_data is not None:
@@ -129,12 +129,7 @@ class _Replay:
             with files.open(f"{folder}/{name}") as file:
                 self._checkpoint(pq.ParquetFile(file))
         for version in commits:
-            if not (commit := files.read(path := f"{folder}/{version:020d}.json")):
-                raise FilesError(
-                    f"{path} is empty, as after a power loss: its rows would be lost or doubled. Restore it. "
-                    "Or if it is the table's newest, remove it: what it merged is merged again"
-                )
-            self._commit(commit)
+            self._commit(read_commit(files, folder, version))
         return commits[-1] if commits else int(checkpoint[0][:20])
 
     def snapshot(self, version: int) -> Snapshot:
@@ -188,6 +183,16 @@ class _Replay:
             self.metadata = action.meta_data
         if action.protocol is not None:
             self.protocol = action.protocol
+
+
+def read_commit(files: Files, folder: str, version: int) -> bytes:
+    """Read a commit's file in the log's folder. Raises what `files` raises, and FilesError if it is empty."""
+    if commit := files.read(path := f"{folder}/{version:020d}.json"):
+        return commit
+    raise FilesError(
+        f"{path} is empty, as after a power loss: its rows would be lost or doubled. Restore it. Or if it is "
+        "the table's newest, remove it: what it merged is merged again"
+    )
 
 
 def found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:

@@ -20,7 +20,7 @@ from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.few_files import Rewrite, TableFile, files_of
-from handlers.spark.delta.log_files import snapshot_in_files
+from handlers.spark.delta.log_files import has_commits, metadata_in_files, snapshot_in_files
 from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, is_temporary, scheme_of
 from handlers.spark.table_ref import TableRef, literal
@@ -120,7 +120,7 @@ _UNCOMMITTED_MS = 3_600_000
 
 def needs_optimize(files: Files, ref: TableRef, min_files: int) -> bool:
     """Whether a table has at least `min_files`, and they are small. True if its log's files do not say."""
-    if ref.path is not None and not files.exists(f"{ref.path}/_delta_log"):
+    if ref.path is not None and not has_commits(files, ref.path):
         return False
     found = None if ref.path is None else snapshot_in_files(files, ref.path)
     if found is None:
@@ -185,7 +185,11 @@ def vacuumed(table: NextVersion, retention: float) -> bool:
     if any(path.startswith("/") or scheme_of(path) for path in needed):
         return False  # of a shallow clone, or of a folder that has several names
     needed, known = ({f"{table.path}/{path}" for path in each} for each in (needed, known))
-    for path, modified in _entries(table.files, table.path):
+    entries = [*_entries(table.files, table.path)]
+    found = metadata_in_files(table.files, table.path)
+    if found is None or found.id != table.base.metadata.id:
+        return True  # another worker has moved another table here: these may be its files
+    for path, modified in entries:
         limit = before if path in known else min(before, now - _UNCOMMITTED_MS)
         if path not in needed and 0 < modified < limit:
             table.files.delete(path)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 
 from handlers.hanging_calls import Background
 from handlers.logs import get_logger
+from handlers.spark.delta.log_files import has_commits
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import PENDING
@@ -218,7 +219,7 @@ class FoundLogs:
 
     def _is_gone(self, ref: TableRef) -> bool:
         """Whether the table does not exist, and nothing in the log would create it."""
-        if ref.path is None or self._files.exists(f"{ref.path}/_delta_log"):
+        if ref.path is None or has_commits(self._files, ref.path):
             return False
         end = end_of(self._files, ref.log_folder)
         if end is None or not end.is_alone:

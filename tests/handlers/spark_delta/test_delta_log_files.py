@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 from spark_sessions import SparkKeeper
 
+from handlers.spark.delta.checkpoints import write_checkpoint
+from handlers.spark.delta.commits.commit_notes import held_in_files, notes_in_files
 from handlers.spark.delta.log_files import metadata_in_files, snapshot_in_files
 from handlers.spark.log.stores.interface import Entry, FilesError
 from handlers.spark.log.stores.local import LocalFiles
@@ -80,13 +82,32 @@ def test_the_same_as_delta_rs_after_each_of_many_commits(tmp_path: Path, seed: i
         )
 
 
-def test_an_empty_commit_is_told(tmp_path: Path) -> None:
-    """A writer that does not wait for the disk leaves it at a power loss. delta-rs passes over it."""
+@pytest.mark.parametrize("emptied", [1, 2])
+@pytest.mark.parametrize(
+    "read",
+    [
+        snapshot_in_files,
+        lambda files, path: held_in_files(files, path, "log"),
+        lambda files, path: held_in_files(files, path, "log", 2),  # as Spark's commits do
+        lambda files, path: notes_in_files(files, path, 10),
+    ],
+)
+def test_an_empty_commit_is_told(tmp_path: Path, emptied: int, read: Callable[..., object]) -> None:
+    """A writer that does not wait for the disk leaves it at a power loss. delta-rs and Spark pass over it."""
     for number in range(3):
         deltalake.write_deltalake(tmp_path, rows(number), mode="append")
+    log_of(tmp_path, emptied).write_text("")
+    with pytest.raises(FilesError, match=rf"000{emptied}\.json is empty, as after a power loss"):
+        read(LocalFiles(), str(tmp_path))
+
+
+def test_columns_of_an_empty_commit_are_told(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path, rows(1))
     log_of(tmp_path, 1).write_text("")
-    with pytest.raises(FilesError, match=r"0001\.json is empty, as after a power loss"):
-        state(tmp_path)
+    with pytest.raises(FilesError, match=r"0001\.json is empty"):
+        metadata_in_files(LocalFiles(), str(tmp_path))
+    with pytest.raises(FilesError, match=r"0001\.json is empty"):
+        write_checkpoint(LocalFiles(), str(tmp_path), 1, 0)
 
 
 def test_a_deletion_vector_takes_its_rows_from_a_file_that_stays(tmp_path: Path) -> None:

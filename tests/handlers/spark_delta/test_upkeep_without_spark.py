@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import deltalake
@@ -19,6 +20,7 @@ from handlers.spark.delta.evolving import Column
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.upkeep import needs_optimize, optimized
 from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.stores.interface import Entry
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 
@@ -75,6 +77,8 @@ def test_only_tables_of_many_small_files_are_rewritten(
     assert not needs_optimize(LocalFiles(), table.ref, 6)
     monkeypatch.setattr(upkeep_of_tables, "LARGE", 10)
     assert not needs_optimize(LocalFiles(), table.ref, 5)
+    assert not needs_optimize(LocalFiles(), Table(None, tmp_path / "none").ref, 1)
+    Path(tmp_path, "none/_delta_log").mkdir(parents=True)  # its first commit has failed
     assert not needs_optimize(LocalFiles(), Table(None, tmp_path / "none").ref, 1)
 
 
@@ -176,6 +180,26 @@ def test_a_vacuum_finds_the_files_that_spark_puts_into_folders(table: Table) -> 
     left = {str(each.relative_to(table.path)) for each in Path(table.path).rglob("*")}
     assert left.intersection((*old, "eE", "cD/.part.crc")) == {"_x/y", "zZ/_z"}
     assert ids(table) == [0, 1, 2, 3, 4]
+
+
+def test_a_vacuum_leaves_the_files_of_a_table_that_is_moved_here_meanwhile(
+    table: Table, tmp_path: Path
+) -> None:
+    """By another worker, which follows a RENAME TABLE of the source."""
+    moved = tmp_path / "new"
+    deltalake.write_deltalake(moved, pa.table({"id": [1]}))
+    for each in moved.rglob("*"):
+        os.utime(each, (1, 1))
+
+    class Meanwhile(LocalFiles):
+        def list(self, folder: str) -> Sequence[Entry]:
+            if folder == table.path and moved.exists():
+                Path(table.path).rename(tmp_path / "old")
+                moved.rename(table.path)
+            return super().list(folder)
+
+    assert WithoutSpark(table.options, Meanwhile()).vacuum(table.ref, HOUR)
+    assert ids(table) == [1]
 
 
 @pytest.mark.parametrize("name", ["orders", "it", "day=1"])

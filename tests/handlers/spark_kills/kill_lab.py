@@ -63,6 +63,7 @@ class Place:
             options={"mode": self.mode, "format": self.format, "merge": merge, **self.options},
             spark=spark,
             environment=self.environment,
+            is_wide=self.lacks_statements,
             **more,
         )
 
@@ -123,7 +124,9 @@ class Place:
 
     @property
     def states(self) -> Sequence[Sequence[str]]:
-        found = STATES[self.mode][: sum(map(len, BATCHES[: self.batches])) + 1]
+        found = STATES["wide" if self.lacks_statements else self.mode][
+            : sum(map(len, BATCHES[: self.batches])) + 1
+        ]
         if not self.lacks_statements:
             return found
         return [[row for row in each if "('sql'" not in row] for each in found]

@@ -45,7 +45,7 @@ class Shifts:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path, "JAVA_HOME": "/no/java"},
+            env={**os.environ, "PYTHONPATH": path, "JAVA_HOME": "/no/java", "PATH": "/no/java"},
         )
 
     def begin(self, folder: Path, steps: Sequence[Sequence[Any]], **more: Any) -> tuple[int, str]:
@@ -105,9 +105,12 @@ def _work(
     reads: bool = False,
     span: int = 1,
     environment: Mapping[str, str] = {},
+    is_wide: bool = False,
 ) -> None:
+    """`is_wide`: all columns are there from the beginning."""
     from spark_lake import Counted
     from storage_points import Points
+    from told_changes import BATCHES, WIDE
 
     from handlers import HandlerContext
     from handlers.spark import SparkHandler
@@ -128,7 +131,7 @@ def _work(
         stop_worker=errors.append,
     )
     handler.open(context)
-    worker = _Worker(handler, f"{folder}.done")
+    worker = _Worker(handler, f"{folder}.done", WIDE if is_wide else BATCHES)
     for name, *given in steps:
         getattr(worker, name)(*given)
     if errors:
@@ -136,17 +139,16 @@ def _work(
 
 
 class _Worker:
-    def __init__(self, handler: Any, done: str) -> None:
+    def __init__(self, handler: Any, done: str, batches: Sequence[Sequence[Any]]) -> None:
         self._handler = handler
         self._done = done
+        self._batches = batches
 
     def take(self, *numbers: int) -> None:
         """Give it these batches as one."""
-        from told_changes import BATCHES
-
         from handlers import Batch
 
-        changes = [each for number in numbers for each in BATCHES[number]]
+        changes = [each for number in numbers for each in self._batches[number]]
         self._again(
             lambda: self._handler.handle(Batch("shop.orders", changes, database="shop", name="orders"))
         )
@@ -169,6 +171,12 @@ class _Worker:
         with self._handler._open.table("shop", "orders") as sink, suppress(OSError):
             sink.merges.optimize(2)
             sink.merges.vacuum(retention)
+
+    def let_go(self) -> None:
+        """Forget the table: it is gone."""
+        opened = self._handler._open
+        opened._search.round()
+        assert not opened._tables.known()
 
     @staticmethod
     def _again(do: Any) -> None:

@@ -72,6 +72,7 @@ class Points:
             *((obstore, name) for name in ("put", "delete", "copy")),
             (PyArrowFile, "create"),
             (PyArrowFileIO, "delete"),
+            (LocalFiles, "rename"),
             *((SqlCatalog, name) for name in ("commit_table", "create_namespace")),
         ]
         read = [

@@ -60,20 +60,60 @@ def test_a_truncate_of_a_stopped_worker_removes_no_later_rows(make_place: MakePl
     assert overtaken(place, base, truncate, looks[-1], first=6)
 
 
-def test_a_stopped_worker_drops_no_later_table(make_place: MakePlace) -> None:
+_DROP: Steps = [["take", 10]]
+_MADE_AGAIN: Steps = [["take", 10], ["take", 11], ["merge"], ["tidy"]]
+
+
+def dropped(make_place: MakePlace) -> tuple[Place, Path]:
+    """A table whose DROP comes next."""
     place = make_place("replica", batches=12)
     place.run([step for steps in PHASES for step in steps])
-    base, drop = place.copy(), [["take", 10]]
-    removals = place.places_of("os.remove /lake/shop/orders/_delta_log", drop)
+    return place, place.copy()
+
+
+def drops_no_later_table(place: Place, base: Path, at: int) -> bool:
+    """A worker is stopped in a DROP, while another one goes on with it and makes the table again. False: it
+    has ended before."""
     place.copied(base)
-    process, ended = place.begin(drop, at=removals[0] - 3, kind="STOP", reads=True)
-    assert ended == "STOP", place.told
-    rows: Steps = [["take", 10], ["take", 11], ["merge"], ["tidy"]]
-    place.run(rows)
+    process, ended = place.begin(_DROP, at=at, kind="STOP", reads=True)
+    if ended != "STOP":
+        assert ended == "0", place.told
+        return False
+    where = f"stopped before {place.last_operation}"
+    place.run(_MADE_AGAIN)
     place.check_end()
-    assert place.shifts.go_on(process) == "0", place.told
-    place.run(rows)
+    ended = place.shifts.go_on(process)
+    assert ended == "0" or "Java" in place.told, f"{where}: {place.told}"  # the table is gone as it looks
+    place.run(_MADE_AGAIN)
     place.check_end()
+    return True
+
+
+def test_a_stopped_worker_drops_no_later_table(make_place: MakePlace) -> None:
+    place, base = dropped(make_place)
+    [move] = place.places_of("rename", _DROP)
+    for at in (move, move + 4):
+        assert drops_no_later_table(place, base, at)
+
+
+def test_a_dropped_table_needs_no_spark(make_place: MakePlace) -> None:
+    """Nor does a folder that a writer of a dropped table has made again. This test has no Java."""
+    place, _ = dropped(make_place)
+    place.run([*_DROP, ["upkeep", 0.0]])
+    Path(place.lake, "shop/orders/_delta_log").mkdir(parents=True)
+    place.run([["merge"], ["upkeep", 0.0], ["let_go"]])
+    place.run(_MADE_AGAIN)
+    place.check_end()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_worker_is_stopped_before_each_operation_of_a_drop(make_place: MakePlace) -> None:
+    place, base = dropped(make_place)
+    at = 1
+    while drops_no_later_table(place, base, at):
+        at += 1
+    assert at > 40
 
 
 @pytest.mark.soak

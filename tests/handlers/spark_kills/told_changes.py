@@ -10,7 +10,7 @@ from spark_lake import change
 
 from handlers import Change
 
-__all__ = ["BATCHES", "STATES", "Row", "known"]
+__all__ = ["BATCHES", "STATES", "WIDE", "Row", "known"]
 
 Row = dict[str, Any]
 _TYPES = {"id": "int", "name": "varchar(20)", "v": "int"}
@@ -36,20 +36,26 @@ def _statement(offset: int, op: str, sql: str) -> Change:
     return change(offset, None, None, op=op, sql=sql)
 
 
-BATCHES: list[list[Change]] = [
-    _rows(0, [("insert", 1), ("insert", 2), ("insert", 3)], _TYPES),
-    _rows(3, [("update", 1), ("delete", 2), ("insert", 4), ("update", 1)], _TYPES),
-    _rows(7, [("update", 3), ("insert", 5)], _TYPES),
-    [_statement(9, "ddl", _NOTE)],
-    _rows(10, [("insert", 6), ("update", 4), ("delete", 1)], _MORE),
-    _rows(13, [("insert", 2), ("update", 6)], _MORE),
-    [_statement(15, "truncate", "TRUNCATE TABLE orders")],
-    _rows(16, [("insert", 7), ("insert", 1), ("update", 7)], _MORE),
-    [_statement(19, "ddl", "ALTER TABLE orders ADD COLUMN more int")],
-    _rows(20, [("update", 1), ("insert", 8)], _LAST),
-    [_statement(22, "ddl", "DROP TABLE orders")],
-    _rows(23, [("insert", 1), ("insert", 9)], _LAST),
-]
+def _batches(types: dict[str, str], more: dict[str, str], last: dict[str, str]) -> list[list[Change]]:
+    return [
+        _rows(0, [("insert", 1), ("insert", 2), ("insert", 3)], types),
+        _rows(3, [("update", 1), ("delete", 2), ("insert", 4), ("update", 1)], types),
+        _rows(7, [("update", 3), ("insert", 5)], types),
+        [_statement(9, "ddl", _NOTE)],
+        _rows(10, [("insert", 6), ("update", 4), ("delete", 1)], more),
+        _rows(13, [("insert", 2), ("update", 6)], more),
+        [_statement(15, "truncate", "TRUNCATE TABLE orders")],
+        _rows(16, [("insert", 7), ("insert", 1), ("update", 7)], more),
+        [_statement(19, "ddl", "ALTER TABLE orders ADD COLUMN more int")],
+        _rows(20, [("update", 1), ("insert", 8)], last),
+        [_statement(22, "ddl", "DROP TABLE orders")],
+        _rows(23, [("insert", 1), ("insert", 9)], last),
+    ]
+
+
+BATCHES = _batches(_TYPES, _MORE, _LAST)
+WIDE = _batches(_LAST, _LAST, _LAST)
+"""The same with all columns from the beginning: only Spark adds one to the `_before` of a Delta changelog."""
 
 
 def _replica(rows: dict[int, Row], one: Change) -> None:
@@ -82,11 +88,11 @@ def _changelog(rows: list[Row], one: Change) -> None:
     rows.append({**row, "op": one.op, "offset": one.offset, **({} if one.sql is None else {"sql": one.sql})})
 
 
-def _states(mode: str) -> list[list[str]]:
+def _states(mode: str, batches: list[list[Change]] = BATCHES) -> list[list[str]]:
     replica: dict[int, Row] = {}
     rows: list[Row] = []
     found = [known([])]
-    for one in (each for batch in BATCHES for each in batch):
+    for one in (each for batch in batches for each in batch):
         if mode == "replica":
             _replica(replica, one)
             rows = [*replica.values()]
@@ -112,4 +118,5 @@ def _plain(value: Any) -> Any:
 
 
 STATES = {mode: _states(mode) for mode in ("replica", "history", "changelog")}
+STATES["wide"] = _states("changelog", WIDE)
 """Mode -> what its table has after so many changes."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from handlers.spark.delta.log_actions import Action, CommitInfo, read_action
-from handlers.spark.delta.log_files import Unknown, found_in, has_commits
+from handlers.spark.delta.log_files import Unknown, found_in, has_commits, read_commit
 from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import Files
@@ -206,7 +206,7 @@ def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterato
 
 def _commit(files: Files, folder: str, version: int) -> bytes | None:
     try:
-        return files.read(f"{folder}/{version:020d}.json")
+        return read_commit(files, folder, version)
     except FileNotFoundError:
         return None
 

@@ -85,11 +85,8 @@ class TableWork:
     def _look_for_declared(self) -> Declared:
         if not self.merges or self._world.iceberg is not None:
             return Declared()
-        if self.ref.path is not None:
-            if not has_commits(self._world.files, self.ref.path):
-                return self._declared_by(None)
-            if (found := look_in_files(self._world.files, self.ref.path)) is not None:
-                return self._declared_by(found)
+        if (found := look_in_files(self._world.files, self.ref.path)) is not None or self._is_missing():
+            return self._declared_by(found)
         with self._world.session() as session:
             return self._declared_by(look(session, self.ref))
 
@@ -169,6 +166,10 @@ class TableWork:
 
     # ---- Spark
 
+    def _is_missing(self) -> bool:
+        """Whether its place has no table. False for a catalog, which only Spark can ask."""
+        return self.ref.path is not None and not has_commits(self._world.files, self.ref.path)
+
     def held(self) -> Held:
         """The segments of its log that the table contains. Raises BrokenLog if they are another log's. Raises
         what Spark raises."""
@@ -214,8 +215,8 @@ class TableWork:
     def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
         """Change the table's columns, if the table exists, so that it can have rows of this shape. Returns
         the table as it then is. `is_first`: nothing of this source table was ever put. Raises Rejected."""
-        if self.ref.path is not None and not has_commits(self._world.files, self.ref.path):
-            if is_first:  # later, files may be left of a crash in the first commit
+        if self._is_missing():
+            if is_first and self.ref.path is not None:  # later, a crash in the first commit may leave files
                 check_free(self._world.files, self.ref.path)
             self._declared = self._declared_by(None)
             return self._seen(None, shape)
@@ -277,6 +278,8 @@ class TableWork:
         """Return the table's columns, a StructType. None without a table."""
         if (found := look_in_files(self._world.files, self.ref.path)) is not None:
             return found.columns
+        if self._is_missing():
+            return None
         with self._world.session() as session:
             return schema(session, self.ref)
 
@@ -289,7 +292,7 @@ class TableWork:
             optimize(session, self.ref, min_files)
 
     def vacuum(self, retention: float) -> None:
-        if self._world.without_spark.vacuum(self.ref, retention):
+        if self._is_missing() or self._world.without_spark.vacuum(self.ref, retention):
             return
         with self._world.session() as session, self._world.spark.slots:
             vacuum(session, self.ref, retention)
