@@ -7,7 +7,7 @@ topic's id, one byte, and the id in ASCII. Then a varint (7 bits a byte, lowest 
 partitions the topic had when the group began, 0 if unknown. Then the finished ranges: one byte for their
 packing (0: plain, 1: deflated, without a header), and two varints for each range. The first is its distance,
 less one, from the end of the previous range (for the first: from the base offset). The second is its length,
-less one. Both are at least one before that. Version 1 has only the ranges.
+less one. Both are at least one before that.
 
 Kafka's limit is 4,096 bytes (`offset.metadata.max.bytes`). confluent-kafka uses one of them for a closing
 zero byte. So 4,095 characters are accepted, and 4,096 are rejected."""
@@ -26,7 +26,7 @@ DEFAULT_LIMIT = 4000
 """Characters. Below Kafka's limit, so that a broker with a slightly lower limit accepts it too."""
 
 _PLAIN, _DEFLATED = b"\0", b"\1"
-_TEXT = re.compile(r"binlane([12]):([1-9][0-9]{0,8}):([0-9a-f]{8}):([!-~]+)")
+_TEXT = re.compile(r"binlane2:([1-9][0-9]{0,8}):([0-9a-f]{8}):([!-~]+)")
 _STAMP_BYTES = 4
 _FIRST_STEP = 1024
 # Beyond this, even the most regular ranges are dropped: finding out how many fit takes time.
@@ -76,13 +76,13 @@ def decode(text: str, base_offset: int) -> Checkpoint | None:
     if found is None:
         return None
     try:
-        payload = base64.b85decode(found[4])
+        payload = base64.b85decode(found[3])
         # Several texts can decode to the same bytes. Only the text that encode writes is valid.
-        if len(payload) != int(found[2]) or base64.b85encode(payload).decode("ascii") != found[4]:
+        if len(payload) != int(found[1]) or base64.b85encode(payload).decode("ascii") != found[3]:
             return None
-        if _checksum(payload, base_offset) != int(found[3], 16):
+        if _checksum(payload, base_offset) != int(found[2], 16):
             return None
-        topic_id, began_with, rest = (None, None, payload) if found[1] == "1" else _head(payload)
+        topic_id, began_with, rest = _head(payload)
         packed = zlib.decompress(rest[1:], -zlib.MAX_WBITS) if rest[:1] == _DEFLATED else rest[1:]
         return Checkpoint(base_offset, _ranges(packed, base_offset), topic_id, began_with)
     except (ValueError, zlib.error):

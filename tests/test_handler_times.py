@@ -1,16 +1,13 @@
-"""Handler times: each lane measures for itself, a scrape adds up."""
+"""Handler times of all lanes in one histogram."""
 
 from __future__ import annotations
 
-import sys
 import threading
-from types import FrameType
-from typing import Any
 
 import pytest
 from prometheus_client.samples import Sample
 
-from worker.observing.meters import BOUNDS, HandlerTimes, merge
+from worker.observing.meters import BOUNDS
 from worker.observing.metrics import Metrics
 
 
@@ -25,9 +22,8 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def test_handler_times_fall_into_the_first_bucket_that_holds_them() -> None:
     metrics = Metrics()
-    times = metrics.handler_times(0)
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.0001, 1e6):
-        times.observe("spark", seconds)
+        metrics.called("spark", seconds)
     buckets = values(metrics, "binlane_handler_seconds_bucket", "le")
     assert list(map(float, buckets)) == [*BOUNDS, float("inf")]
     cumulative = list(buckets.values())
@@ -39,10 +35,9 @@ def test_handler_times_fall_into_the_first_bucket_that_holds_them() -> None:
 
 def test_the_times_of_all_lanes_are_added_up_by_handler() -> None:
     metrics = Metrics()
-    for lane in range(4):
-        metrics.handler_times(lane).observe("spark", 1.0)
-    metrics.handler_times(0).observe("mirror", 2.0)
-    assert metrics.handler_times(2) is metrics.handler_times(2)
+    for _ in range(4):
+        metrics.called("spark", 1.0)
+    metrics.called("mirror", 2.0)
     assert value(metrics, "binlane_handler_seconds_count", handler="spark") == 4
     assert value(metrics, "binlane_handler_seconds_sum", handler="mirror") == 2.0
 
@@ -52,9 +47,8 @@ def test_lanes_that_observe_during_scrapes_lose_nothing_and_never_count_backward
     calls, lanes = 20_000, 4
 
     def lane(number: int) -> None:
-        times = metrics.handler_times(number)
         for call in range(calls):
-            times.observe(f"handler-{call % 7}", 0.001 * (call % 100))
+            metrics.called(f"handler-{call % 7}", 0.001 * (call % 100))
             if call % 100 == 0:
                 metrics.count("binlane_retries_total", f"shop.t{call}")
 
@@ -70,32 +64,3 @@ def test_lanes_that_observe_during_scrapes_lose_nothing_and_never_count_backward
         thread.join()
     assert sum(values(metrics, "binlane_handler_seconds_count", "handler").values()) == calls * lanes
     assert sum(values(metrics, "binlane_retries_total", "table").values()) == calls / 100 * lanes
-
-
-def test_a_copy_that_was_read_does_not_change_with_later_calls() -> None:
-    times = HandlerTimes()
-    times.observe("spark", 0.5)
-    rows, merged = times.read(), merge([times])
-    times.observe("spark", 0.5)
-    assert rows["spark"][-1] == 0.5
-    assert merged["spark"][0][-1] == ("+Inf", 1)
-
-
-def test_observing_takes_no_lock_and_hardly_calls_anything() -> None:
-    times = HandlerTimes()
-    times.observe("spark", 0.02)
-    called: list[str] = []
-
-    def profile(_frame: FrameType, event: str, what: Any) -> None:
-        if event == "c_call":
-            called.append(what.__name__)
-        elif event == "call":
-            called.append(_frame.f_code.co_name)
-
-    sys.setprofile(profile)
-    try:
-        times.observe("spark", 0.02)
-    finally:
-        sys.setprofile(None)
-    assert len(called) <= 5, called
-    assert not {"acquire", "__enter__"} & set(called)

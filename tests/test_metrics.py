@@ -229,7 +229,7 @@ def metrics() -> Metrics:
     metrics.count("binlane_backpressure_seconds_total", amount=0.25)
     metrics.count("binlane_spans_exported_total", amount=3)
     metrics.count("binlane_spans_dropped_total", "queue_full", amount=2)
-    metrics.handler_times(0).observe("spark", 0.02)
+    metrics.called("spark", 0.02)
     return metrics
 
 
@@ -428,7 +428,7 @@ def test_a_scrape_before_the_worker_is_attached_shows_the_counters() -> None:
 def test_counters_that_alerts_watch_begin_at_zero_and_not_with_their_first_event() -> None:
     metrics = Metrics()
     attach(metrics, lambda: worker_status([table("shop.orders")]))
-    metrics.handler_times(0).observe("spark", 0.1)
+    metrics.called("spark", 0.1)
     metrics.commit("file", "success")
     assert value(metrics, "binlane_dead_letters_total", table="shop.orders") == 0
     assert value(metrics, "binlane_retries_total", table="shop.orders") == 0

@@ -5,32 +5,53 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
+
+import structlog
 
 from offsets.file_lock import LockHeld, locked
-from offsets.journal.contents import Contents, State, carried, extended, walk
-from offsets.journal.files import MOVED, Entry, Found, NewerUnit, Unit, key_of, topic_of
-from offsets.stores.file import reason_of
+from offsets.journal.files import (
+    SIZE,
+    Entry,
+    NewerUnit,
+    Unit,
+    files_in,
+    key_of,
+    last_unit,
+    topic_of,
+    units_of,
+    write,
+)
+from offsets.stores.file import flush_directory, reason_of
 from offsets.types import TopicPartition
 
 UNITS_PER_FILE = 16_384
-"""1 MiB. A start reads one file."""
+"""1 MiB."""
 _CLEAN_SECONDS = 60.0
+
+_log = structlog.get_logger(__name__)
 
 
 class JournalError(Exception):
     """The journal cannot be read or written. The text says why, and what to do about it."""
 
 
+class Found(NamedTuple):
+    """The units around a source time. Everything below `lower.offset` happened before it; this is true for no
+    unit from `upper` on. Both None: none of the partition's times are known."""
+
+    lower: Unit | None
+    upper: Unit | None
+
+
 @dataclass(eq=False)
 class Journal:
     """The units of one group in `folder`, which groups and processes may share. Each append locks
-    `journal.lock` and first reads what others have appended. Readers never wait.
-
-    A new file starts with copies of each partition's last unit, so earlier files can be removed, and a start
-    reads only the last file."""
+    `journal.lock`. Readers never wait, and read all files."""
 
     folder: Path
     group: str
@@ -49,18 +70,15 @@ class Journal:
     def __post_init__(self) -> None:
         """Touches no file."""
         self._lock = threading.Lock()  # guards all below
-        self._contents = Contents(self.folder)
         self._flushed = self.clock()
         self._cleaned = float("-inf")
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Append these, all or nothing. About 0.05 ms, and 0.02 ms per entry.
+        """Append these, all or nothing.
 
         Raises JournalError: they were not written, or not flushed. The next append tries again."""
-        entries = list(entries)
         with self._guarded("write"), locked(self.folder / "journal.lock", self.lock_wait):
-            self._contents.catch_up()
-            self._write(entries)
+            self._write(list(entries))
             now = self.clock()
             if not 0 <= now - self._cleaned < _CLEAN_SECONDS:
                 self._cleaned = now
@@ -70,126 +88,77 @@ class Journal:
         """Find the units around a source time, for the topic with this id (None: any id).
 
         After the position was set back, its present branch counts. For a time that this branch has not
-        reached again, the furthest branch counts. O(log n) reads after the first call, which reads one file.
+        reached again, the furthest branch counts. Takes about a second for a million units.
 
         Raises JournalError: it cannot be read."""
         with self._guarded("read"):
-            self._contents.look()
-            state = self._contents.states.get(key_of(self.group, partition))
-            if state is None or (topic_id is not None and state.topic_id not in (0, topic_of(topic_id))):
-                return Found(None, None)
-            lower: list[Unit] = []
-            upper = None
-            for head in (state.present, state.furthest):
-                if head is None or upper is not None:
-                    continue
-                if _time(head) < source_ms:
-                    lower.append(head)
-                    continue
-                below, upper = walk(head, lambda each: _time(each) >= source_ms, self._contents.ways)
-                if below is not None:
-                    lower.append(below)
-            return Found(max(lower, key=lambda each: each.offset, default=None), upper)
+            every = list(units_of(self.folder, key_of(self.group, partition)))
+        timed: list[Unit] = []
+        known = 0  # the topic's id
+        for unit in reversed(every):
+            if known and unit.topic_id not in (0, known):
+                timed = []
+            known = unit.topic_id or known
+            if unit.source_ms is not None:
+                timed.append(unit)
+        if not timed or (topic_id is not None and known not in (0, topic_of(topic_id))):
+            return Found(None, None)
+        found = _around(timed, source_ms)
+        furthest = max(range(len(timed)), key=lambda place: (timed[place].offset, place))
+        if found.upper is not None or timed[furthest].offset == timed[-1].offset:
+            return found
+        further = _around(timed[: furthest + 1], source_ms)
+        lower = [each for each in (found.lower, further.lower) if each is not None]
+        return Found(max(lower, key=lambda each: each.offset), further.upper)
 
     def history(self, partition: TopicPartition, limit: int) -> list[Unit]:
         """Return the partition's last units, newest first, for any id of its topic.
 
         Raises JournalError: it cannot be read."""
         with self._guarded("read"):
-            self._contents.look()
-            state = self._contents.states.get(key_of(self.group, partition))
-            unit = None if state is None else state.last
-            found: list[Unit] = []
-            while unit is not None and len(found) < limit:
-                found.append(unit)
-                if unit.previous is None:
-                    break
-                unit = self._contents.files.read(unit.previous) or self._contents.before(unit, unit.previous)
-            return found
-
-    def units(self) -> Iterator[Unit]:
-        """Yield all existing units of all groups by number, including copies.
-
-        Raises JournalError: it cannot be read."""
-        with self._guarded("read"):
-            self._contents.look()
-            firsts = self._contents.files.firsts
-        for first in firsts:
-            with self._guarded("read"):
-                found = list(self._contents.files.scan(first))
-            yield from found
-
-    def close(self) -> None:
-        """Flush what was written, and close the files."""
-        with self._lock:
-            files = self._contents.files
-            with contextlib.suppress(OSError):
-                if self.flush is not None and files.firsts:
-                    files.flush(files.firsts[-1])
-            self._contents.close()
+            return list(islice(units_of(self.folder, key_of(self.group, partition)), limit))
 
     def _write(self, entries: list[Entry]) -> None:
-        """Append units for these, in a new file if the last one is full."""
-        contents = self._contents
-        firsts = contents.files.firsts
-        begin = contents.end
-        states: dict[int, State] = {}
-        data: list[bytes] = []
-        is_new = not firsts or begin - firsts[-1] + len(entries) > self.units_per_file
-        if is_new or not contents.complete:
-            for key, state in self._worth_carrying():
-                copies, states[key] = carried(state, begin + len(data))
-                data += [copy.packed() for copy in copies]
-        now = int(self.clock() * 1000)
-        for place, offset, source_ms, topic_id, moved in entries:
-            number = begin + len(data)
-            key = key_of(self.group, place)
-            flags = MOVED if moved else 0
-            made = Unit(number, key, place.partition, topic_of(topic_id), offset, source_ms, now, flags)
-            known = states.get(key) or contents.states.get(key)
-            unit, states[key] = extended(known, made, contents.ways)
-            data.append(unit.packed())
-        if is_new and firsts and self.flush is not None:
-            contents.files.flush(firsts[-1])
-        first = begin if is_new else firsts[-1]
-        contents.write(first, data, states)
-        if self.flush is not None and (is_new or not 0 <= self.clock() - self._flushed < self.flush):
-            contents.files.flush(first, made=is_new)
-            self._flushed = self.clock()
-
-    def _worth_carrying(self) -> list[tuple[int, State]]:
-        """Return the partitions to copy into a new file. Leaves out those without units for long. If they
-        would fill the file, only the most recently moved ones."""
-        oldest = 0.0 if self.max_age is None else (self.clock() - self.max_age) * 1000
-        found = [each for each in self._contents.states.items() if each[1].last.written_ms >= oldest]
-        found.sort(key=lambda each: each[1].last.written_ms)
-        return found[-(self.units_per_file // 6) :]  # at most three copies each: half of the file
+        """Append units for these, in a new file if the last one is full. Cuts off a torn end."""
+        files = files_in(self.folder)
+        first, end = max(files, default=0), 0
+        if files:
+            _, end, size = last_unit(files[first])
+            if end < size:
+                _log.warning("journal_cut", path=str(files[first]), torn_bytes=size - end)
+                write(self.folder, first, end, b"", flush=False)
+        number = first + end // SIZE
+        is_new = not files or number - first + len(entries) > self.units_per_file
+        if is_new:
+            first, end = number, 0
+        now = self.clock()
+        written = int(now * 1000)
+        data = []
+        for new, (place, offset, source_ms, topic_id, moved) in enumerate(entries, number):
+            key, topic = key_of(self.group, place), topic_of(topic_id)
+            data.append(Unit(new, key, place.partition, topic, offset, source_ms, written, moved).packed())
+        due = self.flush is not None and (is_new or not 0 <= now - self._flushed < self.flush)
+        write(self.folder, first, end, b"".join(data), flush=due)
+        if due:
+            self._flushed = now
+            if is_new:
+                flush_directory(self.folder)
 
     def _clean(self, now: float) -> None:
         """Remove files that are too old or too many, but never the last file."""
-        files = self._contents.files
-        firsts = files.firsts[:-1]
-        too_old = 0  # the number of files
-        if self.max_age is not None:
-            # From the newest back: a clock that was once ahead must not protect the files before that one.
-            than = (now - self.max_age) * 1000
-            too_old = next((n for n in range(len(firsts), 0, -1) if self._is_older(firsts[n - 1], than)), 0)
-        total = sum(files.size(first) for first in files.firsts)
-        for place, first in enumerate(firsts):
-            if place >= too_old and (self.max_bytes is None or total <= self.max_bytes):
+        files = list(files_in(self.folder).values())
+        sizes, too_old = [], 0
+        than = float("-inf") if self.max_age is None else (now - self.max_age) * 1000
+        for place, path in enumerate(files):
+            last, _, size = last_unit(path)
+            sizes.append(size)
+            # A clock that was once ahead must not protect the files before that one.
+            if last is not None and last.written_ms < than:
+                too_old = place + 1
+        for place, path in enumerate(files[:-1]):
+            if place >= too_old and (self.max_bytes is None or sum(sizes[place:]) <= self.max_bytes):
                 return
-            total -= files.size(first)
-            files.remove(first)
-
-    def _is_older(self, first: int, than: float) -> bool:
-        """Whether a file's last valid unit was written before `than`, in ms. Without such a unit, the next
-        file's time decides."""
-        files = self._contents.files
-        for number in range(files.end(first) - 1, first - 1, -1):
-            unit = files.read(number)
-            if unit is not None:
-                return unit.written_ms < than
-        return False
+            path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _guarded(self, verb: str) -> Iterator[None]:
@@ -208,6 +177,14 @@ class Journal:
                 ) from None
 
 
-def _time(unit: Unit) -> int:
-    assert unit.source_ms is not None  # only units with a source time have a place in a chain
-    return unit.source_ms
+def _around(units: Sequence[Unit], source_ms: int) -> Found:
+    """Find the units around a time on the branch of the last unit: back from there, offsets only fall."""
+    upper = None
+    for unit in reversed(units):
+        if upper is not None and unit.offset > upper.offset:
+            continue
+        assert unit.source_ms is not None
+        if unit.source_ms < source_ms:
+            return Found(unit, upper)
+        upper = unit
+    return Found(None, upper)

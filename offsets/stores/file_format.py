@@ -3,9 +3,7 @@
 Line one: `{"binlane_checkpoint": VERSION, "bytes": N, "sha256": "..."}` about the rest. The rest is one JSON
 object: group -> topic -> partition -> a list of six. Offset. [[first, end], ...]. [offset, checksum] of the
 commit that Kafka acknowledged, or null. The topic's id, or null. The partitions that the group began with, or
-null. The window of the map of finished offsets that continues here, or null; not in old files.
-
-Version 1 ends with the acknowledged offset or null. It is read, and rewritten as version 2."""
+null. The window of the map of finished offsets that continues here, or null."""
 
 from __future__ import annotations
 
@@ -41,18 +39,6 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Checkpoint(self.offset, self.ahead, self.topic_id, self.began_with)
 
 
-class _OldEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A partition's entry in a file of version 1."""
-
-    offset: int
-    ahead: tuple[OffsetRange, ...] = ()
-    acknowledged: int | None = None
-
-    def now(self) -> FileEntry:
-        mark = None if self.acknowledged is None else Mark(self.acknowledged, None)
-        return FileEntry(self.offset, self.ahead, mark)
-
-
 Group = dict[TopicPartition, FileEntry]
 
 
@@ -86,7 +72,6 @@ _header = msgspec.json.Decoder(_Header)
 _version = msgspec.json.Decoder(_Version)
 _groups = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _topics = msgspec.json.Decoder(_Topics)
-_old_topics = msgspec.json.Decoder(dict[str, dict[int, _OldEntry]])
 _encoder = msgspec.json.Encoder()
 
 
@@ -111,16 +96,14 @@ def decode(data: bytes, group: str) -> Document:
         version = _version.decode(line).binlane_checkpoint
         if version > VERSION:
             raise NewerFile(f"format {version}; this binlane knows up to {VERSION}")
-        if version < 1:
-            raise DamagedFile(f"format {version} never existed")
+        if version < VERSION:
+            raise DamagedFile(f"format {version} was never released")
         header = _header.decode(line)
         if len(body) != header.size:
             raise DamagedFile(f"{len(body)} bytes after the first line, but {header.size} were written")
         if hashlib.sha256(body).hexdigest() != header.sha256:
             raise DamagedFile("its content does not match its checksum")
         others = _groups.decode(body)
-        if version == 1:
-            others = {name: _renewed(old) for name, old in others.items()}
         found = others.pop(group, None)
         topics = {} if found is None else _topics.decode(found)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -131,12 +114,3 @@ def decode(data: bytes, group: str) -> Document:
         for number, entry in partitions.items()
     }
     return Document(entries, others)
-
-
-def _renewed(old: msgspec.Raw) -> msgspec.Raw:
-    """Convert a group of version 1 to this version's form."""
-    topics = {
-        topic: {number: entry.now() for number, entry in partitions.items()}
-        for topic, partitions in _old_topics.decode(old).items()
-    }
-    return msgspec.Raw(_encoder.encode(topics))

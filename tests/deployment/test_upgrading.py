@@ -87,7 +87,6 @@ def test_the_journal_is_searched_and_written_on(left: Path) -> None:
     journal.append([Entry(PARTITION, 15, TIME + 15_000, CHECKPOINT.topic_id)])
     assert journal.search(PARTITION, TIME + 9_000, CHECKPOINT.topic_id).lower.offset == 5
     assert [each.offset for each in journal.history(PARTITION, 10)] == [15, 10, 5]
-    journal.close()
 
 
 def test_the_map_of_finished_offsets_is_read(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import os
 import shutil
 import signal
@@ -93,19 +91,6 @@ def test_a_save_that_says_nothing_new_writes_nothing(store: FileStore) -> None:
     before = store.path.stat().st_ino
     store.save({SHOP: Checkpoint(10)}, {SHOP: Mark(10, 1)})
     assert store.path.stat().st_ino == before
-
-
-def test_a_file_of_the_version_before_is_read_and_written_anew(store: FileStore) -> None:
-    body = b'{"replica":{"cdc.shop":{"0":[10,[[12,15],[20,21]],7]}},"two":{"cdc.stock":{"3":[5,[],null]}}}\n'
-    line = {"binlane_checkpoint": 1, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
-    store.path.write_bytes(json.dumps(line).encode() + b"\n" + body)
-    assert store.load_entries([SHOP]) == {SHOP: FileEntry(10, AHEAD, Mark(7, None))}
-    store.save({STOCK: Checkpoint(3)})
-    assert reopened(store).load_entries([SHOP, STOCK]) == {
-        SHOP: FileEntry(10, AHEAD, Mark(7, None)),
-        STOCK: FileEntry(3),
-    }
-    assert loaded(FileStore(store.path.parent, "two"), [STOCK]) == {STOCK: Checkpoint(5)}
 
 
 def test_the_file_before_is_kept(store: FileStore) -> None:

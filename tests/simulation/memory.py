@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 from offsets.finished.segment import writer_text
 from offsets.journal import Entry, Journal
-from offsets.journal.files import CARRIED
+from offsets.journal.files import SIZE, Unit, files_in, unpacked
 from offsets.run import Run
 from offsets.stores import file_format
 from offsets.stores.kafka import committed_of
@@ -139,18 +139,17 @@ class Journals:
             if each is not None:
                 each.written = []
 
-    def finally_(self, group: str) -> None:
+    def finally_(self) -> None:
         """No worker lives any more."""
         for folder, kept in self._folders.items():
             path = DiskPath(self._world.disk, f"{folder}/journal")
-            every = list(Journal(path, group).units())
-            units = [each for each in every if not each.flags & CARRIED]
+            units = _units_in(path)
             found = [(each.partition, each.offset) for each in units]
             for each in found:
                 if each not in kept.tried:
                     self._world.oracles.broken("journal", f"{path} has {each}, which nobody wrote")
             rest, begin = iter(found), 0
-            if every and every[0].number:  # the oldest files were removed
+            if units and units[0].number:  # the oldest files were removed
                 begin = max(0, len(kept.written) - len(found) // 2)
             lost = [each for each in kept.written[begin:] if each not in rest]
             if lost:
@@ -170,3 +169,11 @@ class Journals:
                 self._world.oracles.broken(
                     "journal", f"{entry.offset} of {part} is at {entry.source_ms}, {newest.offset} is later"
                 )
+
+
+def _units_in(folder: DiskPath) -> list[Unit]:
+    found = []
+    for first, path in files_in(folder).items():  # type: ignore[arg-type]
+        data = path.read_bytes()
+        found += [unpacked(data[at : at + SIZE], first + at // SIZE) for at in range(0, len(data), SIZE)]
+    return [unit for unit in found if unit is not None]

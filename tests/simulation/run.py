@@ -137,8 +137,7 @@ class _Scenario:
             if not process.dead:
                 world.oracles.broken("drained", f"{process.name} has not ended")
                 world.kill(process)
-        group = self._configuration.kafka.group_id
-        reader = scheduler.spawn("reader", self._god, lambda: world.oracles.journals.finally_(group))
+        reader = scheduler.spawn("reader", self._god, world.oracles.journals.finally_)
         self._until(lambda: reader.ended, _STOP_SECONDS)
         scheduler.kill(self._god)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from offsets import restore
 from offsets.finished import reading
-from offsets.journal.contents import Contents
+from offsets.journal import journal
 from offsets.run import Run
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint
@@ -199,8 +200,8 @@ def test_a_map_counts_though_the_machine_was_started_anew(monkeypatch: Patch) ->
     found_by("replay", first=670, plan_of=losing_power)
 
 
-def test_what_others_wrote_into_the_journal_is_not_looked_at(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Contents, "catch_up", Contents.look)
+def test_two_workers_append_to_a_journal_at_once(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(journal, "locked", lambda path, seconds: nullcontext())
     found_by("journal")
 
 

@@ -234,7 +234,7 @@ def _finished_map(directory: DiskPath, group: str) -> FinishedMap:
 def _journal_of(configuration: Configuration) -> Journal | None:
     journal = journal_of(configuration)
     if journal is not None:
-        journal._per_file = _UNITS_PER_FILE
+        journal.units_per_file = _UNITS_PER_FILE
         world().oracles.journals.watch(_process(), journal)
     return journal
 

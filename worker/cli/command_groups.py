@@ -109,24 +109,6 @@ def checkpoint_set(
     return call("checkpoint:move", config, topic, partition, offset if time is None else time_of(time))
 
 
-@checkpoint.command("copy")
-def checkpoint_copy(
-    config: Config,
-    to: Annotated[
-        str, typer.Option("--to", metavar="STORE", help="The target: kafka, a folder, or a database URL.")
-    ],
-    source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="STORE", help="The origin. Default: the configuration's store."),
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Overwrite different positions in the target.")
-    ] = False,
-) -> int | None:
-    """Copy a stopped group's checkpoints from one store to another."""
-    return call("checkpoint:copy", config, to, source, replace)
-
-
 @dead_letters.command("list")
 def dead_letters_list(
     config: Config,

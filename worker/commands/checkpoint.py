@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from offsets.journal import Entry, JournalError, Unit
-from offsets.stores.file_format import FileEntry
 from offsets.stores.interface import CheckpointError, OwnStore
-from offsets.stores.kafka import KafkaStore
 from offsets.types import OffsetRange, TopicPartition, count_of
 from worker.commands.output import begin, table_with, wide_console
 from worker.configuration import Configuration
-from worker.configuration.secrets import Secrets, passwords_in
 from worker.kafka.connection import ReadFault
 from worker.partitions.journaling import place_at, time_text
-from worker.partitions.own_store import store_at
 from worker.partitions.stored_positions import Position, connect
 
 
@@ -86,38 +81,6 @@ def move(config: Path, topic: str, partition: int, to: int | datetime) -> int:
                 cluster.journal.append([Entry(place, offset, None, topic_id, moved=True)])
     except JournalError as error:
         output.failed(f"the position was moved, but the journal could not record this: {error}")
-    except (CheckpointError, ReadFault) as error:
-        return output.failed(error)
-    return 0
-
-
-def copy(config: Path, to: str, source: str | None = None, replace: bool = False) -> int:
-    """Copy a stopped group's checkpoints from one store to another: `kafka`, a folder, or a database's URL.
-
-    `source`: default: the configuration's own store. `replace`: also overwrite different positions.
-
-    Returns 0; 1 if the group is active, a store cannot be used, or the target has a different position.
-    Raises ConfigurationError."""
-    configuration, output = begin("checkpoint", config, check_handlers=False)
-    # Both may be URLs with passwords that the configuration does not contain.
-    secrets = [password for text in (to, source or "") for password in passwords_in(text)]
-    configuration.secrets.learn(Secrets(secrets))
-    group = configuration.kafka.group_id
-    try:
-        with connect(configuration) as cluster, ExitStack() as stack:
-            partitions = cluster.partitions()
-            if partitions:
-                cluster.refuse_active_group(partitions[0])
-            ends: list[KafkaStore | OwnStore] = []
-            for where in (source, to):
-                end = cluster.own if where is None else cluster.kafka
-                if where is not None and where != "kafka":
-                    end = store_at(where, group)
-                    stack.callback(end.close)
-                ends.append(end)
-            print(output.clean(_copy(ends[0], ends[1], partitions, replace=replace)))
-    except ValueError as error:
-        return output.failed(f"not kafka, a folder or a database URL: {error}")
     except (CheckpointError, ReadFault) as error:
         return output.failed(error)
     return 0
@@ -205,53 +168,3 @@ def _partition(each: Position, own: str) -> dict[str, Any]:
 
 def _store(offset: int, ahead: Sequence[OffsetRange]) -> dict[str, Any]:
     return {"offset": offset, "finished_ahead": count_of(ahead), "ahead": ahead}
-
-
-def _copy(
-    source: KafkaStore | OwnStore,
-    to: KafkaStore | OwnStore,
-    partitions: Sequence[TopicPartition],
-    *,
-    replace: bool = False,
-) -> str:
-    """Save one store's checkpoints of the group into the other. Returns a sentence about what was done.
-
-    `partitions`: those to look up in Kafka; other stores are copied whole. `replace`: also overwrite
-    different positions in the other store. Finished ranges are copied too, into Kafka as far as they fit.
-
-    Raises CheckpointError: a store cannot be used, the source is empty, or the other store has different
-    positions. Nothing was copied."""
-    found = _entries(source, partitions)
-    if not found:
-        raise CheckpointError(f"{_place(source)} has no position of this group; nothing was copied")
-    there = _entries(to, list(found))
-    other = [place for place in found if place in there and there[place].offset != found[place].offset]
-    if other and not replace:
-        first = other[0]
-        raise CheckpointError(
-            f"{_place(to)} has other positions for {len(other)} partitions, such as {first}: "
-            f"{there[first].offset}, not {found[first].offset}; nothing was copied. --replace overwrites them"
-        )
-    checkpoints = {place: entry.checkpoint for place, entry in found.items()}
-    if isinstance(to, KafkaStore):
-        to.save(checkpoints)
-    else:
-        marks = {place: e.acknowledged for place, e in found.items() if e.acknowledged is not None}
-        to.save(checkpoints, marks)
-    replaced = f", {len(other)} of which it had at other positions" if other else ""
-    return f"{len(found)} partitions copied from {_place(source)} to {_place(to)}{replaced}"
-
-
-def _entries(
-    store: KafkaStore | OwnStore, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, FileEntry]:
-    if not isinstance(store, KafkaStore):
-        return store.entries()
-    return {
-        place: FileEntry.of(checkpoint, mark)
-        for place, (checkpoint, mark) in store.load_committed(partitions).items()
-    }
-
-
-def _place(store: KafkaStore | OwnStore) -> str:
-    return "Kafka" if isinstance(store, KafkaStore) else store.place

@@ -1,11 +1,8 @@
-"""The objects behind the metrics: handler times, the Prometheus client's meters, and the limit on values of
-the label `table`."""
+"""The Prometheus client's meters behind the metrics, and the limit on values of the label `table`."""
 
 from __future__ import annotations
 
-import itertools
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import prometheus_client
@@ -16,50 +13,7 @@ from prometheus_client.samples import Sample
 from worker.observing.metric_definitions import definition
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Inclusive upper bounds of the buckets, in seconds. One more bucket counts longer calls."""
-
-_BUCKETS = len(BOUNDS) + 1
-
-
-class HandlerTimes:
-    """The handler times of one thread. Only that thread may call `observe`; any thread may call `read`.
-
-    A row contains the count of each bucket and, last, the sum of seconds. `observe` changes single items, and
-    `read` copies a row in one step. So a reader sees every finished call, but may see its seconds only in the
-    next read."""
-
-    __slots__ = ("_rows",)
-
-    def __init__(self) -> None:
-        self._rows: dict[str, list[float]] = {}
-
-    def observe(self, handler: str, seconds: float) -> None:
-        """Count one call of `handler`. Takes about 0.2 us."""
-        row = self._rows.get(handler)
-        if row is None:
-            row = self._rows[handler] = [0] * (_BUCKETS + 1)
-        row[bisect_left(BOUNDS, seconds)] += 1
-        row[_BUCKETS] += seconds
-
-    def read(self) -> dict[str, list[float]]:
-        """Return a copy of the rows: {handler: [count of each bucket ..., sum of seconds]}."""
-        return {handler: row.copy() for handler, row in self._rows.copy().items()}
-
-
-def merge(parts: Iterable[HandlerTimes]) -> dict[str, tuple[list[tuple[str, float]], float]]:
-    """Add up the times of all threads. Return by handler, in Prometheus's form: (upper bound, calls that took
-    at most that long), `+Inf` last; and the sum of all seconds."""
-    rows: dict[str, list[float]] = {}
-    for part in parts:
-        for handler, row in part.read().items():
-            known = rows.get(handler)
-            rows[handler] = row if known is None else [a + b for a, b in zip(known, row, strict=True)]
-    bounds = (*map(str, BOUNDS), "+Inf")
-    return {
-        handler: (list(zip(bounds, itertools.accumulate(row[:_BUCKETS]), strict=True)), row[_BUCKETS])
-        for handler, row in sorted(rows.items())
-    }
-
+"""Inclusive upper bounds of a histogram's buckets, in seconds. One more bucket counts longer calls."""
 
 Meter = Counter | Gauge | prometheus_client.Histogram
 MAX_TABLE_LABELS = 1_000

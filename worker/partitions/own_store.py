@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from handlers.logs import get_logger
 from offsets.journal import Journal
@@ -28,8 +27,14 @@ def own_store(configuration: Configuration, *, alone: bool = False) -> OwnStore:
     that id. Kafka itself distinguishes members without one."""
     identity = configuration.kafka.properties.get("group.instance.id") if alone else None
     checkpoint = configuration.checkpoint
-    where = checkpoint.directory if checkpoint.url is None else checkpoint.url
-    return store_at(where, configuration.kafka.group_id, None if identity is None else str(identity))
+    group, identity = configuration.kafka.group_id, None if identity is None else str(identity)
+    if checkpoint.url is None:
+        return FileStore(checkpoint.directory, group, identity=identity)
+    # SQLAlchemy and the code of the handler sql: half a second that a worker with a file need not spend.
+    from handlers.sql.target.engine import check_url  # noqa: PLC0415 (see above)
+    from offsets.stores.sql import SqlStore  # noqa: PLC0415 (see above)
+
+    return SqlStore(check_url(checkpoint.url), group, identity=identity)
 
 
 def journal_of(configuration: Configuration) -> Journal | None:
@@ -46,24 +51,11 @@ def journal_of(configuration: Configuration) -> Journal | None:
     )
 
 
-def store_at(where: Path | str, group: str, identity: str | None = None) -> OwnStore:
-    """Return the group's store in a folder (a Path, or a text without ://) or in the database of a URL.
-
-    Raises ValueError for an unusable URL. The message does not contain the URL."""
-    if isinstance(where, str) and "://" in where:
-        # SQLAlchemy and the code of the handler sql: half a second that a worker with a file need not spend.
-        from handlers.sql.target.engine import check_url  # noqa: PLC0415 (see above)
-        from offsets.stores.sql import SqlStore  # noqa: PLC0415 (see above)
-
-        return SqlStore(check_url(where), group, identity=identity)
-    return FileStore(Path(where), group, identity=identity)
-
-
 def reach_store(configuration: Configuration) -> list[Reached]:
     """Whether the checkpoints' database can be reached and written. No answer if none is configured."""
     if configuration.checkpoint.url is None:
         return []
-    from offsets.stores.sql import SqlStore  # noqa: PLC0415 (see store_at)
+    from offsets.stores.sql import SqlStore  # noqa: PLC0415 (see own_store)
 
     store = own_store(configuration)
     assert isinstance(store, SqlStore)

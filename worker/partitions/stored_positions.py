@@ -76,8 +76,6 @@ class Cluster:
     def close(self) -> None:
         """Close the connections and files."""
         self.own.close()
-        if self.journal is not None:
-            self.journal.close()
         self.kafka.close()
         if not self.kafka.alive:
             self._consumer.close()

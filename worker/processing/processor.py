@@ -15,7 +15,6 @@ from worker.attempts.steps import MustHalt, MustWait, ProcessAway, Step
 from worker.attempts.table_pauses import Paused
 from worker.column_rules.judging import Unmet
 from worker.lanes.lanes import Lanes
-from worker.observing.meters import HandlerTimes
 from worker.observing.metrics import Metrics
 from worker.processing.failures import FailureRules, Failures, words_of
 from worker.processing.slow_calls import origin_of, record_origin
@@ -56,7 +55,7 @@ class Processor(threading.Thread):
         self._number = number
         self._lanes = lanes
         self._lane = lanes.lanes[number]
-        self._times: HandlerTimes = metrics.handler_times(number)
+        self._called = metrics.called
         self._failures = Failures(rules, lanes, metrics, clock)
         self._begin_call = rules.calls.begin
         self._end_call = rules.calls.end
@@ -242,7 +241,7 @@ class Processor(threading.Thread):
             finally:
                 self._end_call()
                 seconds = self._clock() - begin
-                self._times.observe(bound.name, seconds)
+                self._called(bound.name, seconds)
                 work.unit.turns.called(bound.name, seconds)
         if promised and not work.keep_promise(self._failures.passes_over, raised):
             bound.circuit.not_called(turn)
@@ -299,9 +298,8 @@ class Processor(threading.Thread):
         return [first, *(future.result() for future in futures)]
 
     def _count(self, run: HandlerRun, turns: Turns) -> None:
-        """Handler times belong to this thread, so calls in other threads are counted afterwards."""
         for seconds in run.seconds:
-            self._times.observe(run.name, seconds)
+            self._called(run.name, seconds)
             turns.called(run.name, seconds)
         run.seconds.clear()
 

@@ -68,7 +68,6 @@ def checkpoints(folder: Path) -> None:
     journal = Journal(state, "replica", clock=lambda: 1_790_000_000.0)
     journal.append([Entry(PARTITION, 5, 1_790_000_005_000, CHECKPOINT.topic_id)])
     journal.append([Entry(PARTITION, 10, 1_790_000_010_000, CHECKPOINT.topic_id)])
-    journal.close()
     store = SqlStore(sa.make_url(f"sqlite:///{folder}/checkpoints.db"), "replica")
     store.open()
     store.save({PARTITION: CHECKPOINT}, {PARTITION: Mark(10, None)})
