@@ -260,6 +260,22 @@ def reload(
 
 
 @app.command()
+def backfill(
+    config: Config,
+    *,
+    table: Annotated[str, typer.Option("--table", help="Its name in the source: database.table.")],
+    connector: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="Its topic.prefix. Without it, SQL is printed.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Its signal.kafka.topic.  [default: PREFIX-signal]")
+    ] = None,
+) -> int | None:
+    """Ask Debezium to send a table's rows again (an incremental snapshot)."""
+    return call("backfill:backfill", config, table, connector, topic)
+
+
+@app.command()
 def broker(
     directory: Annotated[
         Path | None,
