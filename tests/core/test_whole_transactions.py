@@ -235,7 +235,7 @@ def test_an_open_transaction_does_not_stop_all_others_for_its_whole_wait(why: st
     if why == "no room":
         other = Assignment(TopicPartition("u", 0), 2, stage.of.start, get("maxwell"))
         delivery = Delivery()
-        stage.router.route(other, [row(at, at, "b") for at in range(5)], delivery)
+        stage.router.route(other, [row(at, 1, "b") for at in range(5)], delivery)
         assert not stage.backlog.add(delivery)
     else:
         assert not stage.lanes.worked_off()
@@ -339,6 +339,18 @@ def test_no_transaction_that_fits_is_cut(transactions: Sequence[Sequence[str]], 
     for table in "ab":
         own = [offset for batch in found for offset in batch if rows[offset][2] == table]
         assert own == [offset for offset, (_, _, name) in enumerate(rows[:place]) if name == table]
+
+
+def test_the_ends_that_a_piece_of_a_delivery_shows_are_known_before_its_other_pieces_are_queued() -> None:
+    """The second piece of the last poll ends within the last transaction but one of `a`, and a third waits."""
+    stage = Stage(max_records=16)
+    transactions = ["a", "aaaaa", "aaaaa", "aaaaa", "abbbb", "abb", "aaaaa", "abbbb", "bbbbb"]
+    tables = [(xid, table) for xid, tables in enumerate(transactions) for table in tables]
+    rows = [row(offset, xid, table) for offset, (xid, table) in enumerate(tables)]
+    for poll in (rows[:1], rows[1:20], rows[20:]):
+        stage.poll(*poll)
+    found = [batch for batch in stage.batches() if tables[batch[0]][1] == "a"]
+    assert found[-3:] == [[16, 21], [24, 25, 26, 27, 28], [29]]
 
 
 def test_parked_records_that_are_put_back_count_once() -> None:

@@ -62,10 +62,11 @@ class Transactions:
             known.extend(each for each in found if not known or each > known[-1])
         return self._next
 
-    def begin(self, following: int | None = None) -> int:
-        """Return the last border up to this record, or -1. None: up to the records that may come next."""
+    def begin(self, following: int | None = None, queued: int = -1) -> int:
+        """Return the last border up to this record, or -1. None: up to the records that may come next.
+        `queued`: a queued record. Pieces of a delivery are queued by table, so it may be the furthest one."""
         with self._lock:
-            place = bisect_right(self._borders, self.queued if following is None else following)
+            place = bisect_right(self._borders, max(self.queued, queued) if following is None else following)
             return self._borders[place - 1] if place else -1
 
 

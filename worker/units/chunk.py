@@ -74,7 +74,7 @@ def whole_records(chunks: Sequence[Chunk], following: int | None) -> int:
     one. `following`: the offset of the next record of its last record's partition; None: it may come."""
     last, count = chunks[-1].assignment, sum(len(chunk.messages) for chunk in chunks)
     known = last.transactions
-    begin = known.begin(following)
+    begin = known.begin(following, offset_at(chunks[-1].messages, -1))
     for chunk in reversed(chunks):
         before = count_before(chunk.messages, begin) if chunk.assignment is last else len(chunk.messages)
         count -= len(chunk.messages) - before

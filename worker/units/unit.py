@@ -155,10 +155,11 @@ class Unit:
     @property
     def is_open(self) -> bool:
         """Whether more of its first transaction may come, and it must wait for that."""
-        first = self.chunks[0]
+        first, last = self.chunks[0], self.chunks[-1]
         if not self.table.whole or first.alone:
             return False
-        return first.assignment.transactions.begin() <= offset_at(first.messages, 0)
+        queued = offset_at(last.messages, -1) if last.assignment is first.assignment else -1
+        return first.assignment.transactions.begin(queued=queued) <= offset_at(first.messages, 0)
 
     def full(self, most_records: int, most_bytes: int) -> bool:
         """Whether waiting would not make a better batch. `most_records`, `most_bytes`: the bounds of its
