@@ -342,7 +342,7 @@ def test_no_transaction_that_fits_is_cut(transactions: Sequence[Sequence[str]], 
 
 
 def test_the_ends_that_a_piece_of_a_delivery_shows_are_known_before_its_other_pieces_are_queued() -> None:
-    """The second piece of the last poll ends within the last transaction but one of `a`, and a third waits."""
+    """The second piece of the last poll ends within a transaction of `a`, and a third one waits."""
     stage = Stage(max_records=16)
     transactions = ["a", "aaaaa", "aaaaa", "aaaaa", "abbbb", "abb", "aaaaa", "abbbb", "bbbbb"]
     tables = [(xid, table) for xid, tables in enumerate(transactions) for table in tables]
