@@ -75,7 +75,6 @@ class ClickHouseOptions(HistoryOptions, VersionedOptions):
         fields = [*Template(self.database, row=False).fields, *Template(self.table, row=False).fields]
         if not any(field.kind == "table" for field in fields):
             raise ValueError("every table would have the same place: table needs {table}")
-        for name in self.period or ():
-            if name in (*OWN_COLUMNS, OPENED):
-                raise ValueError(f"start_column and end_column cannot be {name}: binlane needs that column")
+        if taken := {*OWN_COLUMNS, OPENED}.intersection(self.period or ()):
+            raise ValueError(f"start_column and end_column cannot be {min(taken)}: binlane needs that column")
         return self

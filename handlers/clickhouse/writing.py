@@ -85,6 +85,12 @@ class Table(msgspec.Struct, frozen=True):
             )
         return found
 
+    def encoded(self, column: str, value: Any) -> bytes:
+        """Raises UnfitColumn, and as the codec. In a key, -0.0 is 0.0: IN would tell them apart."""
+        return self.codec(column).encode(
+            value + 0.0 if column in self.key and type(value) is float else value
+        )
+
     def end(self, column: str) -> End:
         """Return a column's `end_of`. Raises UnfitColumn."""
         return end_of(self.columns[column]) or self.codec(column).end
@@ -160,7 +166,7 @@ def key_text(table: Table, row: Row) -> str:
     parts: list[bytes] = []
     for column in table.key:
         try:
-            parts.append(table.codec(column).encode(row[column]))
+            parts.append(table.encoded(column, row[column]))
         except _UNENCODABLE as error:
             told = f"column {column} ({table.columns[column]}): {error}"
             raise MissingValue(f"{table.name}: {told}") from None
@@ -193,7 +199,7 @@ def encoded(table: Table, row: Row, at: int) -> dict[str, bytes]:
     values: dict[str, bytes] = {}
     for column in named:
         try:
-            values[column] = table.codec(column).encode(row[column])
+            values[column] = table.encoded(column, row[column])
         except _UNENCODABLE as error:
             raise RowRefused(at, f"column {column} ({table.columns[column]}): {error}") from None
     return values

@@ -92,6 +92,19 @@ def test_a_dead_letter_loses_against_changes_without_effect(
     ]
 
 
+def test_zeros_with_and_without_a_sign_are_one_key(clickhouse: ClickHouseServer, database: str) -> None:
+    types, zeros = {**TYPES, "id": "double"}, (0.0, -0.0, 0.0, -0.0)
+    rows = [change(10 + second, "abcd"[second]) for second in range(4)]
+    for one, zero in zip(rows, zeros, strict=True):
+        one["before"] = one["after"] = {"id": zero, "name": one["after"]["name"]}
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, *rows[:2], types=types))
+        for number in (2, 3):
+            it.handle(batch(database, rows[number], types=types, offset=number))
+    periods = [each[1:] for each in versions(clickhouse, database)]
+    assert periods == [("a", 10, 11), ("b", 11, 12), ("c", 12, 13), ("d", 13, None)]
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 def test_what_is_set_aside_hides_no_earlier_letter(
     clickhouse: ClickHouseServer, database: str, is_known: bool
