@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from handlers.clickhouse.client import ClickHouseClient, identifier
-from handlers.clickhouse.writing import OPENED, Line, Table, encoded, held_rows, insert, line_of
+from handlers.clickhouse.options import OPENED
+from handlers.clickhouse.writing import Line, Table, encoded, held_rows, insert, line_of
 from handlers.http.parts import RowRefused
 from handlers.versioned.row_states import State, are_one, in_pieces
 from handlers.versioned.versions import Unfit
@@ -55,12 +56,15 @@ class History:
             return self._last(table, some, self.most_bytes if is_bounded else 0)
 
         for some, last in in_pieces(states, read):
-            opened, ended = (self._lines(table, each) for each in _follow(table, some, last))
+            opened, ended = _follow(table, some, last)
             # If the server refuses an opened one, the version before it stays the current one. That may be of
-            # the same batch, so no version is opened with its end.
-            self._open(table, some, opened)
+            # the same batch, so no version is opened with its end. Deleted rows have one, and only dead
+            # letters see them. They come last: one that is set aside would hide earlier letters.
+            for is_deleted in (False, True):
+                those = [one for one in opened if (one.end is not None) == is_deleted]
+                self._open(table, some, self._lines(table, those))
             try:
-                insert(self.client, table, ended, self.most_bytes)
+                insert(self.client, table, self._lines(table, ended), self.most_bytes)
             except RowRefused as error:
                 why = "it refuses the end of a version that it has accepted, so the row has two current ones"
                 raise Unfit(f"{table.name}: {why}: {error}") from None
@@ -83,7 +87,7 @@ class History:
                 self._open(table, states, [line for line in lines if line.at not in places])
                 return
             gone = [
-                _Version(written[one.text], one.version, one.time, one.time, replace(one, row=None))
+                _Version(written[one.text], one.version, one.time, None, replace(one, row=None))
                 for one in some
                 if one.text in written
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
@@ -31,6 +32,15 @@ OWN_SETTINGS = {
     "alter_sync": "2",
     "mutations_sync": "2",
 }
+
+OWN_COLUMNS: Mapping[str, str] = {
+    "_version": "UInt64",
+    "_deleted": "UInt8",
+    "_partition": "LowCardinality(String)",
+    "_source_time_ms": "Int64",
+}
+"""binlane's columns, in addition to the source's."""
+OPENED = "_opened"
 
 
 class ClickHouseOptions(HistoryOptions, VersionedOptions):
@@ -65,4 +75,6 @@ class ClickHouseOptions(HistoryOptions, VersionedOptions):
         fields = [*Template(self.database, row=False).fields, *Template(self.table, row=False).fields]
         if not any(field.kind == "table" for field in fields):
             raise ValueError("every table would have the same place: table needs {table}")
+        if taken := {*OWN_COLUMNS, OPENED}.intersection(self.period or ()):
+            raise ValueError(f"start_column and end_column cannot be {min(taken)}: binlane needs that column")
         return self

@@ -13,10 +13,8 @@ from handlers.api import HandlerContext, Row
 from handlers.clickhouse.client import ClickHouseClient, check_server, identifier, literal
 from handlers.clickhouse.codecs import codec_of
 from handlers.clickhouse.history import History
-from handlers.clickhouse.options import ClickHouseOptions
+from handlers.clickhouse.options import OPENED, OWN_COLUMNS, ClickHouseOptions
 from handlers.clickhouse.writing import (
-    OPENED,
-    OWN_COLUMNS,
     Table,
     column_type,
     key_text,
@@ -24,6 +22,7 @@ from handlers.clickhouse.writing import (
     own_columns,
     write,
 )
+from handlers.http.parts import RowRefused
 from handlers.options.templates import MissingValue, Template
 from handlers.versioned.row_states import Held, State, new_columns
 from handlers.versioned.versions import EPOCH_BITS, RENAMED, Memory, Unfit, recalled
@@ -37,6 +36,7 @@ _WORD = re.compile(r"`[^`]*`|\w+")
 _OF_NOW = re.compile(r"\b(?:now|now64|nowInBlock|today)\(")
 _COMPUTED = ("MATERIALIZED", "ALIAS")
 _MEMORY = "_binlane_memory_"
+_LATE = "the history has a later change of the row: if it has not had this one, versions would overlap"
 
 
 class Tables:
@@ -177,8 +177,10 @@ class Tables:
         if self._history is None:
             write(self._client, place, states, self._options.max_bytes)
         else:  # versions between existing ones would overlap them
-            some = [state for state in states if not (state.is_letter and state.text in late)]
-            self._history.write(place, some)
+            left = [state for state in states if state.is_letter and state.text in late]
+            self._history.write(place, [state for state in states if state not in left])
+            if left:
+                raise RowRefused(left[0].at, _LATE)
         return len(late)
 
     def empty(self, place: Table, *, version: int, partition: str, time: int) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from handlers.api import Row
 from handlers.clickhouse.client import ClickHouseClient, identifier, literal
 from handlers.clickhouse.codecs import Codec, End, Unencodable, codec_of, end_of, header_of, read_varint
+from handlers.clickhouse.options import OPENED, OWN_COLUMNS
 from handlers.http.parts import RowRefused, in_parts
 from handlers.mysql.types import DECIMALS, INTEGERS, SYNONYMS, read_type
 from handlers.options.templates import MissingValue
@@ -21,14 +22,6 @@ from handlers.values.bounds import BeyondBounds
 from handlers.versioned.row_states import Held, State, with_held_rows
 from handlers.versioned.versions import Memory, UnfitColumn
 
-OWN_COLUMNS: Mapping[str, str] = {
-    "_version": "UInt64",
-    "_deleted": "UInt8",
-    "_partition": "LowCardinality(String)",
-    "_source_time_ms": "Int64",
-}
-"""binlane's columns, in addition to the source's."""
-OPENED = "_opened"
 _TIME = "DateTime64(3, 'UTC')"
 
 
@@ -91,6 +84,12 @@ class Table(msgspec.Struct, frozen=True):
                 "write: change its type, or leave the column out with the table's rules"
             )
         return found
+
+    def encoded(self, column: str, value: Any) -> bytes:
+        """Raises UnfitColumn, and as the codec. In a key, -0.0 is 0.0: IN would tell them apart."""
+        return self.codec(column).encode(
+            value + 0.0 if column in self.key and type(value) is float else value
+        )
 
     def end(self, column: str) -> End:
         """Return a column's `end_of`. Raises UnfitColumn."""
@@ -167,7 +166,7 @@ def key_text(table: Table, row: Row) -> str:
     parts: list[bytes] = []
     for column in table.key:
         try:
-            parts.append(table.codec(column).encode(row[column]))
+            parts.append(table.encoded(column, row[column]))
         except _UNENCODABLE as error:
             told = f"column {column} ({table.columns[column]}): {error}"
             raise MissingValue(f"{table.name}: {told}") from None
@@ -200,7 +199,7 @@ def encoded(table: Table, row: Row, at: int) -> dict[str, bytes]:
     values: dict[str, bytes] = {}
     for column in named:
         try:
-            values[column] = table.codec(column).encode(row[column])
+            values[column] = table.encoded(column, row[column])
         except _UNENCODABLE as error:
             raise RowRefused(at, f"column {column} ({table.columns[column]}): {error}") from None
     return values
@@ -256,15 +255,21 @@ def held_rows(
 def last_versions(
     client: ClickHouseClient, table: Table, states: Sequence[State]
 ) -> Iterator[tuple[State, Held]]:
-    """Yield existing rows, including deleted ones, with their highest versions."""
+    """Yield existing rows, including deleted ones, with their highest versions. In a history, a row that was
+    taken back (`handlers.clickhouse.history`) is deleted without an end, and does not count."""
     key = ", ".join(map(identifier, table.key))
     ends = [table.end(name) for name in (*table.key, _VERSION, _PARTITION)]
     by_key = {state.text: state for state in reversed(states)}  # the first change of each row
     name = f"the row with this key in {table.name}"
     for keys in keys_of(table, states):
+        rows = f"{table.sql} WHERE {keys}"
+        if OPENED in table.added:
+            select = f"SELECT {key}, {_VERSION}, {_PARTITION} FROM {table.sql}"
+            gone = f"_deleted AND {identifier(list(table.added)[1])} IS NOT NULL"
+            rows = f"({select} FINAL WHERE {keys} UNION ALL {select} WHERE {keys} AND {gone})"
         data = client.query(
-            f"SELECT {key}, max({_VERSION}), argMax(toString({_PARTITION}), {_VERSION}) FROM {table.sql} "
-            f"WHERE {keys} GROUP BY {key} FORMAT RowBinary"
+            f"SELECT {key}, max({_VERSION}), argMax(toString({_PARTITION}), {_VERSION}) FROM {rows} "
+            f"GROUP BY {key} FORMAT RowBinary"
         )
         for *values, version, partition in read_rows(data, ends):
             state = by_key.get(b"".join(values).hex())

@@ -150,14 +150,10 @@ class Applier:
                 others_go_on=True,
             )
         added = {self._options.start_column, self._options.end_column}
-        if (
-            self._versions is None
-            and added <= table.columns.keys()
-            and not added & wanted_columns(changes).keys()
-        ):
-            raise Unfit(f"{table.shown} is a history: its past versions would be changed. Set mode: history")
         if self._versions is not None:
             self._versions.apply(connection, table, run.key, changes)
+        elif added <= table.columns.keys() and not added & wanted_columns(changes).keys():
+            raise Unfit(f"{table.shown} is a history: its past versions would be changed. Set mode: history")
         elif key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:

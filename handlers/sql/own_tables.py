@@ -186,7 +186,7 @@ class Owners:
 
     Two source tables may collide in one target table if names ignore case or if a template joins names. A
     template without the database or the table maps several tables to one on purpose, so they share it. All
-    methods use the caller's transaction. `marks` is the table of marks."""
+    methods use the caller's transaction. `marks` is the table of marks, `period` as in SqlOptions."""
 
     connection: sa.Connection
     marks: sa.Table
@@ -195,14 +195,13 @@ class Owners:
     kept: Callable[[], Sequence[str]]
     """Returns the source tables ("database.table") that the handler replicates."""
     period: tuple[str, str] | None
-    """As in SqlOptions."""
 
     def claim(self, source: TableName, columns: Collection[str] = ()) -> str:
         """Claim the target table for the source table, as a replica or as a history. Return why that is
         impossible, or an empty text. `columns`: those of the target table. If it has none, it does not exist,
         so it contains no rows of a former owner."""
         own, target = self.naming.asked(*source), self.naming.target(*source)
-        place, former = ".".join(filter(None, target)), list[str]()
+        place, former = f"{'.'.join(filter(None, target))} of the target", list[str]()
         if not columns:
             self.note_gone(source)
             former = [name for name in self.kept() if self._key(self._target(name)) == self._key(target)]
@@ -217,12 +216,12 @@ class Owners:
         key = self._key(target).replace("'", "''")
         forget = f"DELETE FROM {self.marks.fullname} WHERE worker = '' AND source_table = '{key}'"
         if _agree(known, own):
-            there = "a replica" if period is None else f"a history (columns {' and '.join(period)})"
-            return f"{place} of the target is {there}: set its mode. If it is no longer one: {forget}"
+            kind = "a replica" if period is None else f"a history (columns {' and '.join(period)})"
+            return f"{place} is {kind}: set its mode. If it is no longer one: {forget}"
         shown = ".".join(part or "*" for part in known)
         return (
-            f"{place} of the target holds the rows of {shown}: both names are the "
-            "same there. Set table or schema to make them differ, or route one of them to another handler. "
+            f"{place} holds the rows of {shown}: both names are the same there. Set table or schema to make "
+            "them differ, or route one of them to another handler. "
             f"If {shown} no longer exists, or is a former name of this table: {forget}"
         )
 
@@ -262,8 +261,9 @@ class Owners:
     # ---- rows
 
     def _note(self, target: TargetName, owner: Sequence[str | None]) -> None:
-        texts = {"owner": _text(owner), "seen_columns": self.period and _text(self.period)}
-        row = {**_ANYBODY, **_HERE, "source_table": self._key(target), **texts}
+        text = msgspec.json.encode(owner).decode()
+        period = self.period and msgspec.json.encode(self.period).decode()
+        row = {"source_table": self._key(target), "owner": text, "seen_columns": period, **_ANYBODY, **_HERE}
         self.connection.execute(insert_if_missing(self.connection.dialect.name, self.marks), row)
 
     def _owner(self, target: TargetName) -> tuple[Told | None, Sequence[str], tuple[str, str] | None]:
@@ -292,12 +292,8 @@ class Owners:
 
     def _key(self, target: TargetName) -> str:
         """Return a key that is the same for all names of one table."""
-        text = _text(self.own_tables.folded(target))
+        text = msgspec.json.encode(self.own_tables.folded(target)).decode()
         return text if len(text) <= _LONGEST else sha256(text.encode()).hexdigest()
-
-
-def _text(names: Sequence[str | None]) -> str:
-    return msgspec.json.encode(names).decode()
 
 
 def _agree(one: Told, other: Told) -> bool:

@@ -82,8 +82,6 @@ class Versions:
                 work.put(wave)
 
     def _own_columns(self, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> Columns:
-        if any(table.columns.get(name) is None for name in self.columns):
-            raise Unfit(f"{table.shown} has no columns {self.start} and {self.end}, so it is no history")
         if table.uniques or table.alike:
             raise Unfit(f"{table.shown} has a unique key, so it cannot hold several versions of a row")
         return self.fitting.key(table, key, changes)

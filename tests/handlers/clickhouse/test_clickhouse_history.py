@@ -11,6 +11,7 @@ from clickhouse_lab import handler
 from servers.clickhouse_server import ClickHouseServer
 
 from handlers import Batch, Rejected
+from handlers.clickhouse import ClickHouseHandler
 from handlers.testing import make_batch
 from handlers.versioned import row_states
 from handlers.versioned.row_states import RowMoved
@@ -44,6 +45,11 @@ def versions(server: ClickHouseServer, database: str) -> list[tuple[Any, ...]]:
     return [tuple(json.loads(line)) for line in found.splitlines()]
 
 
+def told_late() -> Any:
+    """The replay fails, so the letter does not count as replayed: the history lacks its value."""
+    return pytest.raises(Rejected, match="the history has a later change of the row")
+
+
 def test_a_dead_letter_of_a_row_that_has_changed_since_opens_no_version(
     clickhouse: ClickHouseServer, database: str
 ) -> None:
@@ -51,13 +57,19 @@ def test_a_dead_letter_of_a_row_that_has_changed_since_opens_no_version(
         it.handle(batch(database, change(10, "a"), {**change(30, "c"), "offset": 12}, offset=10))
         for name, offset, id_ in (("late", 5, 1), ("between", 11, 1), ("other", 12, 2)):
             for _ in range(2):
-                it.handle(letter(database, change(20, name, id_), offset=offset))
+                with told_late() if id_ == 1 else nullcontext():
+                    it.handle(letter(database, change(20, name, id_), offset=offset))
+        both = {**change(20, "late"), "offset": 5}, {**change(20, "new", 3), "offset": 5}
+        for _ in range(2):
+            with told_late():
+                it.handle(letter(database, *both, offset=5))
         it.handle(batch(database, change(40, "d"), offset=13))
     assert versions(clickhouse, database) == [
         (1, "a", 10, 30),
         (1, "c", 30, 40),
         (1, "d", 40, None),
         (2, "other", 20, None),
+        (3, "new", 20, None),
     ]
 
 
@@ -70,13 +82,60 @@ def test_a_dead_letter_loses_against_changes_without_effect(
         it.handle(batch(database, gone, same, change(30, "x", 2, op="delete", after=None), offset=8))
         it.handle(batch(database, change(40, "x", 2, op="delete", after=None), offset=12))
         for offset, name, id_ in ((5, "b", 1), (11, "y", 2), (5, "c", 3)):
-            it.handle(letter(database, change(20, name, id_), offset=offset))
+            with told_late():
+                it.handle(letter(database, change(20, name, id_), offset=offset))
         assert versions(clickhouse, database) == [(1, "a", 10, None), (2, "x", 10, 30)]
         it.handle(batch(database, change(50, "x", 2), change(50, "c", 3), offset=20))
     assert versions(clickhouse, database) == [
         *((1, "a", 10, None), (2, "x", 10, 30)),
         *((2, "x", 50, None), (3, "c", 50, None)),
     ]
+
+
+def test_zeros_with_and_without_a_sign_are_one_key(clickhouse: ClickHouseServer, database: str) -> None:
+    types, zeros = {**TYPES, "id": "double"}, (0.0, -0.0, 0.0, -0.0)
+    rows = [change(10 + second, "abcd"[second]) for second in range(4)]
+    for one, zero in zip(rows, zeros, strict=True):
+        one["before"] = one["after"] = {"id": zero, "name": one["after"]["name"]}
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, *rows[:2], types=types))
+        for number in (2, 3):
+            it.handle(batch(database, rows[number], types=types, offset=number))
+    periods = [each[1:] for each in versions(clickhouse, database)]
+    assert periods == [("a", 10, 11), ("b", 11, 12), ("c", 12, 13), ("d", 13, None)]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_set_aside_hides_no_earlier_letter(
+    clickhouse: ClickHouseServer, database: str, is_known: bool
+) -> None:
+    """Of the second change, the server has accepted the other row, or the delete of an unknown one."""
+    after = {"id": 1, "name": "b"} if is_known else None
+    half = {"offset": 5, "moves_key": True}
+    gone = change(20, "bad", op="update" if is_known else "delete") | half | {"after": after}
+    made = change(20, "bad", 3, op="insert") | half | {"index": 1}
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a", 2)))
+        clickhouse.query(f"ALTER TABLE {database}.t ADD CONSTRAINT c CHECK _deleted OR name != 'bad'")
+        for given in ((change(15, "bad") | {"offset": 4},), (gone, made)):
+            with pytest.raises(Rejected):
+                it.handle(batch(database, *given))
+        clickhouse.query(f"ALTER TABLE {database}.t DROP CONSTRAINT c")
+        it.handle(letter(database, change(15, "bad"), offset=4))
+        it.handle(letter(database, gone, made, offset=5))
+        with told_late():
+            it.handle(letter(database, change(15, "other"), offset=3))
+    moved = [(1, "bad", 15, 20), *([(1, "b", 20, None)] if is_known else [])]
+    assert versions(clickhouse, database) == [*moved, (2, "a", 10, None), (3, "bad", 20, None)]
+
+
+@pytest.mark.parametrize("name", ["_version", "_deleted", "_partition", "_source_time_ms", "_opened"])
+def test_columns_of_binlane_hold_no_period(name: str) -> None:
+    options = {"url": "http://localhost:8123", "mode": "history"}
+    for key in ("start_column", "end_column"):
+        with pytest.raises(ValueError, match=f"start_column and end_column cannot be {name}"):
+            ClickHouseHandler(**options, **{key: name})
+    ClickHouseHandler(url=options["url"], start_column=name)
 
 
 @pytest.mark.parametrize("is_letter", [False, True])
