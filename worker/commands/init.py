@@ -185,6 +185,7 @@ def _text(wanted: _Wanted, guess: Guess, file: Path) -> str:
         lines += [f"  - match: {_yaml(pattern)}", f"    handlers: [{{type: {handler}{options}}}]"]
     lines += [
         "    # columns, filter and expect say which columns and rows are sent: docs/columns.md",
+        "    # transform names a function of yours that changes them: docs/transforms.md",
         "# dead_letter: {topic: dead}    # records that cannot be handled; without it, they halt their table",
     ]
     if handler == "spark":
