@@ -72,10 +72,14 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
 def make_room(files: Files, path: str) -> None:
     """Check that nothing is where a table will be created: Spark takes any folder for one. Remove a Delta log
     without a commit, which a failed attempt left. Raises Rejected."""
+    log = f"{path}/{DELTA_LOG}"
+    left = files.list(log)
     if any(each.name != DELTA_LOG for each in files.list(path)) or has_commits(files, path):
         raise Rejected(f"{path} contains files, but no Delta table: move them away")
-    if files.exists(path):
-        files.delete_tree(path)
+    for each in left:  # by name: another worker may make the table now
+        (files.delete_tree if each.is_folder else files.delete)(f"{log}/{each.name}")
+    for folder in filter(files.exists, (log, path)):
+        files.delete(folder)
 
 
 def make_schema(target: Target, ref: TableRef) -> None:
@@ -141,21 +145,19 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
     if not progress.has_begun:
         progress.begin()
     target.look_again()
-    if not _taken_away(target.around.files, ref.path, f"{progress.path}.away"):
+    files, place = target.around.files, f"{progress.path}.away"
+    if not (isinstance(files, LocalFiles) and _taken_away(files, ref.path, place)):
         _remove_log(target, f"{ref.path}/{DELTA_LOG}")
-        target.around.files.delete_tree(ref.path)
+        files.delete_tree(ref.path)
     progress.finish()
     target.forget(ref)
     target.done.append(f"removed {ref}")
 
 
-def _taken_away(files: Files, path: str, place: str) -> bool:
-    """Move a table's folder to this place, and remove what is in it. Returns False, with nothing changed, if
-    the store cannot move it at once.
+def _taken_away(files: LocalFiles, path: str, place: str) -> bool:
+    """Move a table's folder to this place, and empty it. Returns False if it is on another disk.
 
     The place stays. So a worker that was stopped before its move cannot move a table that was made since."""
-    if not isinstance(files, LocalFiles):
-        return False
     try:
         if not files.exists(place):  # or an earlier attempt has moved it
             files.rename(path, place)
@@ -171,8 +173,7 @@ def _taken_away(files: Files, path: str, place: str) -> bool:
 
 def _remove_log(target: Target, folder: str) -> None:
     """Remove files in an order that leaves, after a crash, an earlier version of the table, or none."""
-    files = target.around.files
-    names = [entry.name for entry in files.list(folder) if not entry.is_folder]
+    names = [entry.name for entry in target.around.files.list(folder) if not entry.is_folder]
     checkpoints = sorted(name for name in names if ".checkpoint." in name and name[:20].isdigit())
     base = checkpoints[-1][:20] if checkpoints else ""
     commits = sorted(
@@ -183,7 +184,7 @@ def _remove_log(target: Target, folder: str) -> None:
     others = [name for name in names if name not in later and name not in last]
     for name in (*others, *later, *last):
         target.look_again()  # another worker may have made the table anew
-        files.delete(f"{folder}/{name}")
+        target.around.files.delete(f"{folder}/{name}")
 
 
 def truncate_table(target: Target, ref: TableRef, step: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 from spark_ddl_lab import DDLLake, MakeLake
 from structlog.testing import capture_logs
@@ -11,6 +13,8 @@ from structlog.testing import capture_logs
 from handlers import Rejected
 from handlers.mysql.ddl import TableName
 from handlers.mysql.ddl.rules import DDLRules
+from handlers.spark.ddl.tables import make_room
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.runtime.errors import SPARK_ERRORS
 
 
@@ -49,6 +53,32 @@ def test_what_a_statement_left_that_failed_is_no_table(lake: DDLLake, left: tupl
     lake.follow("ALTER TABLE t ADD a int")
     lake.follow("CREATE TABLE t (id int)", mortal=False)
     assert lake.columns() == {"id": "int"}
+
+
+def test_room_is_not_made_of_a_table_that_another_worker_makes_meanwhile(tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+
+    class Meanwhile(LocalFiles):
+        """It does so when nothing but its place is left to look at."""
+
+        def exists(self, path: str) -> bool:
+            return super().exists(self._made(path) if path == table else path)
+
+        def delete(self, path: str) -> None:
+            super().delete(self._made(path))
+
+        def delete_tree(self, folder: str) -> None:
+            super().delete_tree(self._made(folder))
+
+        def _made(self, path: str) -> str:
+            deltalake.write_deltalake(table, pa.table({"id": [1]}), mode="ignore")
+            return path
+
+    Path(table, "_delta_log").mkdir(parents=True)
+    Path(table, "_delta_log/.0.json.1b2c.tmp").touch()
+    make_room(Meanwhile(), table)
+    assert deltalake.DeltaTable(table).to_pyarrow_table().to_pylist() == [{"id": 1}]
+    assert not Path(table, "_delta_log/.0.json.1b2c.tmp").exists()
 
 
 @pytest.mark.soak

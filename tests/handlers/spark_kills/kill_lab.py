@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import obstore
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyiceberg.catalog import load_catalog
+from servers.s3_server import S3Server
 from shifts import Shifts
 from told_changes import BATCHES, STATES, known
 
 import binlane
 
-__all__ = ["PHASES", "Place", "Steps"]
+__all__ = ["PHASES", "Place", "Steps", "in_a_bucket"]
 
 Steps = Sequence[Sequence[Any]]
 _MERGE: Steps = [["merge"], ["tidy"]]
@@ -163,7 +165,8 @@ class Place:
 
     def catalog(self) -> Any:
         given = {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db"}
-        return load_catalog("default", **{**given, "warehouse": f"{self.folder}/lake/iceberg"})
+        own = {"warehouse": f"{self.folder}/lake/iceberg", **self.spark.get("iceberg", {})}
+        return load_catalog("default", **{**given, **own})
 
     def _told_by(self, rows: list[dict[str, Any]], what: str) -> tuple[int, int]:
         found = known(rows, "cdc_" if self.format == "iceberg" else "_")
@@ -201,6 +204,33 @@ class Place:
         for kind in (".done", ".told"):
             Path(f"{self.folder}{kind}").unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def in_a_bucket(
+    make_place: Callable[..., Place], s3: S3Server, mode: str, format_: str, base: Path | None, **more: Any
+) -> Place:
+    """A new place in a bucket. Iceberg tables have their worker's first phase. Delta tables are a copy of
+    `base`, a lake in a folder: with Connect, Spark makes the tables. No server is needed after that, because
+    binlane makes all commits."""
+    bucket = s3.new_bucket()
+    spark: dict[str, Any] = {
+        "remote": "sc://127.0.0.1:1",
+        "warehouse": f"s3a://{bucket}/lake",
+        "single_writer": True,
+    }
+    if format_ == "iceberg":
+        endpoint = {"s3.endpoint": s3.environment["AWS_ENDPOINT_URL"]}
+        spark = {"warehouse": f"s3://{bucket}/lake"}
+        spark["iceberg"] = {"warehouse": f"s3://{bucket}/tables", **endpoint}
+    place = make_place(mode, format_, spark=spark, environment=s3.environment, **more)
+    if base is None:
+        place.forget()
+        place.run(PHASES[0])
+        return place
+    place.copied(base)
+    for file in filter(Path.is_file, (base / "lake").rglob("*")):
+        obstore.put(s3.client(bucket), str(file.relative_to(base)), file.read_bytes())
+    return place
 
 
 def _ends(batches: set[int]) -> Iterator[int]:

@@ -4,11 +4,9 @@ gets the changes from an earlier position on, in other batches."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-import obstore
 import pytest
-from kill_lab import PHASES, Place, Steps
+from kill_lab import PHASES, Place, Steps, in_a_bucket
 from servers.s3_server import S3Server
 
 MakePlace = Callable[..., Place]
@@ -84,20 +82,8 @@ def test_a_worker_is_killed_before_each_request_of_a_bucket(
     base, at, is_killed = make_place(mode).until(1), 0, True
     while is_killed:
         at += 1
-        is_killed = killed(in_a_bucket(make_place, s3, mode, base), 1, at)
+        is_killed = killed(in_a_bucket(make_place, s3, mode, "delta", base), 1, at)
     assert at > 10
-
-
-def in_a_bucket(make_place: MakePlace, s3: S3Server, mode: str, base: Path) -> Place:
-    """A copy of a lake that was made in a folder: with Connect, Spark makes the tables. No server is needed
-    after that, because binlane makes all commits."""
-    bucket = s3.new_bucket()
-    spark = {"remote": "sc://127.0.0.1:1", "warehouse": f"s3a://{bucket}/lake", "single_writer": True}
-    place = make_place(mode, spark=spark, environment=s3.environment)
-    place.copied(base)
-    for file in filter(Path.is_file, (base / "lake").rglob("*")):
-        obstore.put(s3.client(bucket), str(file.relative_to(base)), file.read_bytes())
-    return place
 
 
 @pytest.mark.soak

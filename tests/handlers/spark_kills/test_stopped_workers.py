@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kill_lab import PHASES, Place, Steps
+from kill_lab import PHASES, Place, Steps, in_a_bucket
+from servers.s3_server import S3Server
 
 MakePlace = Callable[..., Place]
 KINDS = [
@@ -20,13 +21,18 @@ KINDS = [
 def overtaken(place: Place, base: Path, steps: Steps, at: int, *, first: int = 0) -> bool:
     """The other worker does all, from a batch on, while the first one is stopped in its steps. False: that
     one has ended before."""
+    place.copied(base)
+    return taken_over(place, steps, at, first=first)
+
+
+def taken_over(place: Place, steps: Steps, at: int, *, first: int = 0) -> bool:
+    """The same, from what the place has now on."""
     rest: Steps = [
         *[["take", number] for number in range(first, 10)],
         ["merge"],
         ["tidy"],
         ["upkeep", 3600.0],
     ]
-    place.copied(base)
     process, ended = place.begin(steps, at=at, kind="STOP", reads=True)
     if ended != "STOP":
         assert ended == "0", place.told
@@ -128,3 +134,19 @@ def test_a_worker_is_stopped_before_each_operation(
     while overtaken(place, base, PHASES[phase], at):
         at += 1
     assert at > 40 or (place.lacks_statements and phase == 3)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_a_worker_is_stopped_before_each_request_of_a_bucket(
+    make_place: MakePlace, s3: S3Server, monkeypatch: pytest.MonkeyPatch, mode: str, format_: str
+) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    base = make_place(mode).until(1) if format_ == "delta" else None
+    at = 1
+    while taken_over(in_a_bucket(make_place, s3, mode, format_, base), PHASES[1], at):
+        at += 1
+    assert at > 40
