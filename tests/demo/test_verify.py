@@ -69,7 +69,7 @@ def test_other_columns_or_another_order_of_them_are_told() -> None:
 
 def test_a_result_is_good_only_without_any_fault() -> None:
     table = TableResult("orders", 1, 1, 1, [])
-    good = Result([table], 0, [])
+    good = Result([table], [])
     assert good.good
     assert not good._replace(faults=["the worker ended with exit code 1 instead of 0"]).good
     assert not good._replace(tables=[table, table._replace(differences=["7: is not in the replica"])]).good

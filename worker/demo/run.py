@@ -65,7 +65,7 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
             with screen.step("starting the worker") as step:
                 worker.wait_until_it_serves()
                 step.text = f"`binlane run {config.name}`, {_LANES} lanes; its status page: {worker.url}"
-            most_at_once = _watch(screen, worker, played)
+            _watch(screen, worker, played)
             faults = _look_at_view(screen, worker, directory, shop)
             _wait_for_merges(screen, worker)
             with screen.step("SIGTERM: the worker drains") as step:
@@ -74,7 +74,7 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
             if code:
                 faults.append(f"the worker ended with exit code {code} instead of 0")
             with screen.step("comparing the tables with the source") as step:
-                result = Result(_compare_all(directory, shop, tell=step.tell), most_at_once, faults)
+                result = Result(_compare_all(directory, shop, tell=step.tell), faults)
                 rows = sum(table.replica_rows for table in result.tables)
                 step.text = f"{rows:,} rows of {len(result.tables)} Delta tables compared with the source"
             faults += _read_with_spark(screen, directory, shop)
@@ -104,23 +104,20 @@ def _configuration(bootstrap_servers: str, directory: Path) -> str:
     return head + yaml.safe_dump(document, sort_keys=False)
 
 
-def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> int:
-    """Show progress until all is committed. Returns how many lanes were busy at once. Raises WorkerFailed."""
+def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> None:
+    """Show progress until all is committed. Raises WorkerFailed."""
     began, end = time.monotonic(), played.total()
     total = end - played[""]  # without the statement about the database
-    most = 0
     with screen.progress(total) as progress:
         while True:
             status = _status(worker)
             if status is not None:
                 progress.update(status)
-                most = max(most, sum(lane.running_table is not None for lane in status.lanes))
                 if sum(each.committed or 0 for each in status.partitions) >= end:
                     break
             _pause(began)
     seconds = time.monotonic() - began
     screen.done(f"{end:,} messages handled: durable and committed", seconds)
-    return most
 
 
 def _look_at_view(screen: Screen, worker: WorkerProcess, directory: Path, shop: Shop) -> list[str]:

@@ -125,8 +125,6 @@ class TableResult(NamedTuple):
 
 class Result(NamedTuple):
     tables: Sequence[TableResult]
-    most_at_once: int
-    """The most lanes that were busy at the same moment."""
     faults: Sequence[str]
     """Other failures, such as the worker's exit code."""
 
@@ -138,7 +136,6 @@ class Result(NamedTuple):
 def show_result(console: Console, result: Result, *, seconds: float) -> None:
     console.print()
     console.print(_tables(result))
-    console.print(f"  {result.most_at_once} lanes were at work at once, at most.")
     _faults(console, result)
     console.print()
     _verdict(console, result, seconds)
