@@ -55,9 +55,6 @@ PROMISED = {
     "binlane_lane_running_seconds": {"lane"},
     "binlane_lane_offers_total": {"lane", "result"},
     "binlane_lane_batches_total": {"lane", "result"},
-    "binlane_lane_fill_ratio": {"lane", "of"},
-    "binlane_lane_max_records": set(),
-    "binlane_lanes_max_bytes": set(),
     "binlane_lanes_fill_ratio": set(),
     "binlane_last_source_timestamp_seconds": {"topic", "partition"},
     "binlane_kafka_up": set(),
@@ -107,7 +104,6 @@ PROMISED = {
     "binlane_spans_dropped_total": {"reason"},
     "binlane_drain_seconds": set(),
     "binlane_drain_repeated_records": {"topic", "partition"},
-    "binlane_lanes_empty_seconds": set(),
     "binlane_info": {"version", "group"},
 }
 """The public promise, written out: dashboards and alerts rest on it."""
@@ -139,8 +135,6 @@ def worker_status(
         running_table="shop.stock",
         running_seconds=61.5,
         busy_seconds=1.5,
-        records_fill=0.1,
-        bytes_fill=0.35,
         offers={"queued": 5, "refused": 2},
         batches={"finished": 4, "given_back": 1},
         drain_seconds=8.5,
@@ -293,7 +287,6 @@ def test_what_a_drain_would_cost_now_is_told(metrics: Metrics) -> None:
     attach(metrics, lambda: worker_status([], [partition(repeated=4_000)]))
     assert value(metrics, "binlane_drain_seconds") == 8.5
     assert value(metrics, "binlane_drain_repeated_records", topic="cdc", partition="0") == 4_000
-    assert value(metrics, "binlane_lanes_empty_seconds") == 3.5
 
 
 def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(metrics: Metrics) -> None:
@@ -303,7 +296,6 @@ def test_lanes_tables_and_partitions_are_read_from_the_status_at_each_scrape(met
     assert value(metrics, "binlane_lane_busy_seconds_total", lane="3") == 1.5
     assert value(metrics, "binlane_lane_offers_total", lane="3", result="refused") == 2
     assert value(metrics, "binlane_lane_batches_total", lane="3", result="given_back") == 1
-    assert value(metrics, "binlane_lane_fill_ratio", lane="3", of="bytes") == 0.35
     for name, expected in (("position", 60), ("committed", 40), ("lag_records", 30), ("delay_seconds", 2.5)):
         assert value(metrics, f"binlane_{name}", topic="cdc", partition="0") == expected
     attach(metrics, lambda: worker_status([table("shop.orders", 13)], [partition(paused=True)]))
@@ -336,8 +328,6 @@ def test_a_partition_that_another_worker_would_not_read_on_either_is_told(
 
 def test_what_a_worker_is_stuck_at_is_told(metrics: Metrics) -> None:
     assert value(metrics, "binlane_lane_running_seconds", lane="3") == 61.5
-    assert value(metrics, "binlane_lane_max_records") == 70
-    assert value(metrics, "binlane_lanes_max_bytes") == 2000
     assert value(metrics, "binlane_lanes_fill_ratio") == 0.35, "7 of 70 records, 700 of 2000 bytes"
     assert value(metrics, "binlane_kafka_up") == 1
     assert value(metrics, "binlane_membership_unconfirmed_seconds") == 2.5

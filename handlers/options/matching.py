@@ -90,38 +90,6 @@ def topics_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     return lambda topic: any(matches(topic) for matches in matchers)
 
 
-def nests_repetitions(pattern: str) -> bool:
-    r"""Whether the pattern is a regular expression with a repetition of a repetition, such as `(a+)+`.
-
-    Such an expression may need exponential time for a name that it does not match.
-
-    >>> [nests_repetitions(each) for each in (r"/(a+)+/", r"/((a|b)*c?){2,}/", r"/(\d{4}_)+x*/", "/[(a+)+]/")]
-    [True, True, False, False]
-    """
-    if not pattern.startswith("/"):
-        return False
-    repeats = [False]  # for each open group, the outermost first: whether it contains a repetition
-    closed = False  # whether a group with one has just ended
-    for token in _EXPRESSION_TOKENS.findall(pattern[1:-1]):
-        if token == "(":
-            repeats.append(False)
-        elif token == ")" and len(repeats) > 1:
-            closed = repeats.pop()
-            repeats[-1] |= closed
-            continue
-        elif token[0] in "*+{":
-            if closed:
-                return True
-            # {4} always takes the same number of characters.
-            repeats[-1] |= token[0] != "{" or "," in token
-        closed = False
-    return False
-
-
-_EXPRESSION_TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|.", re.DOTALL)
-"""A piece of a regular expression: an escaped character, a set, a number of repetitions, or one character."""
-
-
 def is_name(pattern: str) -> bool:
     """Whether the pattern is the name of one table, not a glob or a regular expression."""
     return not pattern.startswith("/") and not _WILDCARDS & set(pattern)
@@ -154,39 +122,14 @@ def may_end(pattern: str, name: str) -> bool:
 def covers(wide: str, narrow: str) -> bool:
     """Whether the pattern `wide` certainly matches every table that `narrow` matches.
 
-    Also False if that cannot be decided, as for most regular expressions."""
+    Also False if that cannot be decided, as for most regular expressions, and globs with `?` or sets."""
     if is_name(narrow):
         return table_matcher(wide)(narrow)
     if wide == narrow or wide in ("*", "/.*/"):
         return True
-    if wide.startswith("/") or narrow.startswith("/"):
+    if set("?[") & set(wide) or "/" in (wide[:1], narrow[:1]):
         return False
-    return _takes(_TOKENS.findall(wide), _TOKENS.findall(narrow))
-
-
-_TOKENS = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
-"""A piece of a glob: one character, a wildcard, or a set of characters."""
-
-
-def _takes(wide: list[str], narrow: list[str]) -> bool:
-    """Whether the first glob matches everything that the second matches, compared piece by piece."""
-    # reached[n]: the pieces of `wide` so far match the first n pieces of `narrow`.
-    reached = [True, *[False] * len(narrow)]
-    for piece in wide:
-        if piece == "*":
-            for at in range(len(narrow)):
-                reached[at + 1] = reached[at + 1] or reached[at]
-        else:
-            one = [_takes_one(piece, each) for each in narrow]
-            reached = [False, *(was and fits for was, fits in zip(reached, one, strict=False))]
-    return reached[-1]
-
-
-def _takes_one(wide: str, narrow: str) -> bool:
-    """Whether piece `wide`, which is not `*`, matches everything that piece `narrow` matches."""
-    if narrow == "*":
-        return False
-    return wide in ("?", narrow) or (len(narrow) == 1 and narrow != "?" and fnmatch.fnmatchcase(narrow, wide))
+    return fnmatch.fnmatchcase(narrow, wide)  # only a `*` of `wide` matches wildcards of `narrow`
 
 
 def _compiled(expression: str) -> re.Pattern[str]:

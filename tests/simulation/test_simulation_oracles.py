@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -65,9 +66,14 @@ def test_a_partition_stays_paused_that_waits_for_nothing(monkeypatch: Patch) -> 
     found_by("standstill")
 
 
+def usurping(seed: int) -> Plan:
+    """A plan with a member that takes partitions over while commits are rare."""
+    return replace(Plan.of(296), seed=seed)
+
+
 def test_records_are_handled_before_kafka_has_taken_a_commit_of_their_owner(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Assignment, "may_begin", True)
-    found_by("replay", first=296)
+    found_by("replay", plan_of=usurping)
 
 
 def test_a_commit_goes_past_what_is_unfinished(monkeypatch: Patch) -> None:

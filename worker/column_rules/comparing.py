@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from math import isfinite, isnan
 from operator import eq, ge, gt, le, lt, ne
-from typing import Any, NamedTuple
+from typing import Any
 
 from handlers.values.bounds import BeyondCalendar
 
@@ -129,97 +131,39 @@ def truth(value: Any) -> bool | None:
 
 # ---- LIKE
 
-MOST_STEPS = 5_000_000
-"""Most steps of a search with `_`, about a second. The limit is needed: a row may contain both texts."""
+MOST_STEPS = 50_000_000
+"""The longest product of both lengths, about a second. The limit is needed: a row may contain both texts."""
 
-
-class _Segment(NamedTuple):
-    """The part between two % of a pattern. It is searched as a whole, and its first match is the best."""
-
-    length: int
-    runs: tuple[tuple[int, str], ...]
-    """(place in the segment, characters) of each text between its `_`."""
-
-    def is_at(self, place: int, text: str) -> bool:
-        for offset, run in self.runs:  # noqa: SIM110 - a generator would be slower than the comparison
-            if not text.startswith(run, place + offset):
-                return False
-        return True
+_PIECES = re.compile(r"%+|_|\\?(.)", re.DOTALL)
 
 
 def like(value: Any, pattern: Any) -> bool | None:
     """Evaluate SQL's LIKE: % matches any characters, _ matches one, and a backslash escapes both.
 
-    The time is the sum of both lengths. With _ between two %, it is up to their product. Raises FilterFault
-    if that takes more than MOST_STEPS, and for values that are not texts."""
+    The time is at most the product of both lengths. Raises FilterFault if that exceeds MOST_STEPS, and for
+    values that are not texts."""
     if value is None or pattern is None:
         return None
     if not isinstance(value, str) or not isinstance(pattern, str):
         other = pattern if isinstance(value, str) else value
         raise FilterFault(f"filter: LIKE compares text, not {kind_named(other)}")
-    first, *others = _segments(pattern)
-    if not others:
-        return len(value) == first.length and first.is_at(0, value)
-    last = others.pop()
-    begin, end = first.length, len(value) - last.length
-    if begin > end or not first.is_at(0, value) or not last.is_at(end, value):
-        return False
-    steps = MOST_STEPS
-    for segment in others:
-        place, steps = _found(segment, value, begin, end, steps)
-        if place < 0:
-            return False
-        begin = place + segment.length
-    return True
+    if len(value) * len(pattern) > MOST_STEPS:
+        raise FilterFault(
+            f"filter: LIKE takes more than {MOST_STEPS} steps for a row, because pattern and text are long; "
+            "shorten the pattern"
+        )
+    return _expression(pattern).fullmatch(value) is not None
 
 
-def _found(segment: _Segment, text: str, begin: int, end: int, steps: int) -> tuple[int, int]:
-    """Return the segment's first place between `begin` and `end` (-1 if not found), and the remaining steps.
-    Raises FilterFault if they are used up."""
-    if not segment.runs or begin + segment.length > end:
-        return (begin if begin + segment.length <= end else -1), steps
-    offset, longest = max(segment.runs, key=lambda one: len(one[1]))
-    last = end - segment.length + offset + len(longest)
-    at = text.find(longest, begin + offset, last)
-    while at >= 0:
-        if len(segment.runs) == 1 or segment.is_at(at - offset, text):
-            return at - offset, steps
-        steps -= segment.length
-        if steps < 0:
-            raise FilterFault(
-                f"filter: LIKE takes more than {MOST_STEPS} steps for a row, because its pattern contains _ "
-                "and pattern and text are long; remove _ or shorten the pattern"
-            )
-        at = text.find(longest, at + 1, last)
-    return -1, steps
-
-
-def _segments(pattern: str) -> list[_Segment]:
-    """Split a pattern at each %. A pattern without % has one segment."""
-    segments: list[_Segment] = []
-    runs: list[tuple[int, str]] = []
-    run: list[str] = []
-    length = 0
-    for part in (*_parts(pattern), "%"):
-        if part in ("%", "_"):
-            if run:
-                runs.append((length - len(run), "".join(run)))
-                run = []
-            length += 1
-            if part == "%":
-                segments.append(_Segment(length - 1, tuple(runs)))
-                runs, length = [], 0
+@lru_cache(maxsize=256)
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Translate a pattern. The first place of each part between two % is the best, so none is tried again."""
+    parts = [""]
+    for piece in _PIECES.finditer(pattern):
+        if piece[0][0] == "%":
+            parts.append("")
         else:
-            run.append(part[1])
-            length += 1
-    return segments
-
-
-def _parts(pattern: str) -> Iterator[str]:
-    """Yield %, _, or a backslash and a literal character."""
-    characters = iter(pattern)
-    for character in characters:
-        if character == "\\":
-            yield "\\" + next(characters, "\\")
-        else:
-            yield character if character in "%_" else "\\" + character
+            parts[-1] += "." if piece[0] == "_" else re.escape(piece[1])
+    first, *others = parts
+    last = f".*{others.pop()}" if others else ""
+    return re.compile(first + "".join(f"(?>.*?{part})" for part in others) + last, re.DOTALL)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from offsets.types import TopicPartition
-from worker.lanes.lane import Lane, Room
+from worker.lanes.lane import Lane
 from worker.lanes.parking import in_memory
 from worker.lanes.seen_lanes import SeenLanes, Standing
 from worker.observing.status import LaneStatus, TableState
@@ -125,7 +125,7 @@ def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int) -> LanesView:
             if not seen_lanes:
                 shown_lanes = [lane for lane in lanes if lane.number < count or lane.running]
                 full = () if seen.room.refused is None else seen.room.lacking(seen.room.refused)
-                seen_lanes = [_lane(lane, now, seen.room, lane.number in full) for lane in shown_lanes]
+                seen_lanes = [_lane(lane, now, lane.number in full) for lane in shown_lanes]
             room = _AT_ONCE
             while waiting and room > 0:
                 unit = waiting.popleft()
@@ -179,7 +179,7 @@ def glance(seen: SeenLanes, units: Iterable[Unit]) -> tuple[frozenset[str], list
     return frozenset(unit.table.label for unit in busy if _state_of(unit) == "blocked"), held
 
 
-def _lane(lane: Lane, now: float, bounds: Room, waited_for: bool) -> LaneStatus:
+def _lane(lane: Lane, now: float, waited_for: bool) -> LaneStatus:
     label, seconds, left = None, None, 0.0
     if lane.running is not None:  # it may have started after `now`
         label, seconds = lane.running.unit.table.label, max(0.0, now - lane.since)
@@ -192,8 +192,6 @@ def _lane(lane: Lane, now: float, bounds: Room, waited_for: bool) -> LaneStatus:
         running_table=label,
         running_seconds=None if seconds is None else round(seconds, 3),
         busy_seconds=lane.busy_seconds + (seconds or 0.0),
-        records_fill=round(lane.records / bounds.max_records, 4),
-        bytes_fill=round(lane.bytes / bounds.max_bytes, 4),
         offers=dict(lane.offers),
         batches=dict(lane.batches),
         waited_for=waited_for,

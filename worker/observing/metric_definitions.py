@@ -53,12 +53,8 @@ _HELP = {
     "offered again.",
     "binlane_lane_batches_total{lane,result}": "Batches that the lane's processor took, by result: "
     "`finished`, `given_back` (to be retried), `halted`, or `spread` over shards.",
-    "binlane_lane_fill_ratio{lane,of}": "How full the lane is: its `records` as a share of "
-    "`lanes.max_records`, its `bytes` as a share of `lanes.max_bytes`, which all lanes share.",
     "binlane_lane_processes_ended_total": "Child processes of `lanes.processes` that have ended by "
     "themselves. Another one takes their place.",
-    "binlane_lane_max_records": "Limit of records per lane (`lanes.max_records`).",
-    "binlane_lanes_max_bytes": "Limit of bytes in all lanes together (`lanes.max_bytes`).",
     "binlane_lanes_fill_ratio": "How full the lanes are, 0 to 1: the records of the fullest lane or the "
     "bytes of all lanes, whichever is more.",
     "binlane_backpressure_seconds_total": "Time in which partitions were paused because the lanes were full.",
@@ -124,8 +120,6 @@ _HELP = {
     "ends, by the table's earlier batches.",
     "binlane_drain_repeated_records{topic,partition}": "Finished records for which the last commit has no "
     "room. A worker that starts without this one's checkpoint folder repeats them.",
-    "binlane_lanes_empty_seconds": "Seconds until the queued records are finished at the rate of the last "
-    "minute; `+Inf` at a rate of 0.",
     "binlane_info{version,group}": "Always 1. The labels contain the version and `kafka.group_id`.",
 }
 """`name{labels}` -> help, in the order of the documentation."""

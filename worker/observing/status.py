@@ -128,11 +128,6 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     running_table: str | None
     running_seconds: float | None
     busy_seconds: float = 0.0
-    records_fill: float = 0.0
-    """Its records as a share of `lanes.max_records`. Above 1: one record or delivery was larger, or the limit
-    was lowered."""
-    bytes_fill: float = 0.0
-    """Its bytes as a share of `lanes.max_bytes`, which all lanes share."""
     offers: dict[str, int] = {}
     """Deliveries with records of the lane: `queued`, or `refused` as a whole because one of their lanes had
     no room. Refused ones are offered again."""

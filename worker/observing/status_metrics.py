@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 
 from worker.observing.meters import Combine, Meter, TableLabels, family, meter
 from worker.observing.metric_definitions import definition
-from worker.observing.overview.figures import drain_seconds, empty_seconds, handled_tables
+from worker.observing.overview.figures import drain_seconds, handled_tables
 from worker.observing.status import LaneStatus, Look, PartitionStatus, TableStatus, WorkerStatus
 
 _SPARK_RESULTS = ("success", "failure")
@@ -34,7 +34,6 @@ def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
     yield from _of_bounds(status)
     yield from _of_partitions(status.partitions, held_up=look.held_up)
     yield family("binlane_drain_seconds", ([], drain_seconds(status)))
-    yield family("binlane_lanes_empty_seconds", ([], empty_seconds(status)))
     targets = [([each.handler], each) for each in status.targets]
     yield family("binlane_target_up", *((label, each.up) for label, each in targets))
     yield family("binlane_limit_waiting", *((label, each.waiting) for label, each in targets))
@@ -106,17 +105,12 @@ def _of_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Metric]:
         ([*label, result], count) for label, lane in labelled for result, count in lane.batches.items()
     ]
     yield family("binlane_lane_batches_total", *batches)
-    records = [([*label, "records"], lane.records_fill) for label, lane in labelled]
-    sizes = [([*label, "bytes"], lane.bytes_fill) for label, lane in labelled]
-    yield family("binlane_lane_fill_ratio", *records, *sizes)
 
 
 def _of_bounds(status: WorkerStatus) -> Iterator[Metric]:
     records, size = status.lane_max_records, status.max_bytes
     if not records or not size:
         return
-    yield family("binlane_lane_max_records", ([], records))
-    yield family("binlane_lanes_max_bytes", ([], size))
     fullest = max((lane.queued_records for lane in status.lanes), default=0) / records
     held = sum(lane.queued_bytes for lane in status.lanes) / size
     yield family("binlane_lanes_fill_ratio", ([], max(fullest, held)))
