@@ -90,6 +90,38 @@ def topics_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     return lambda topic: any(matches(topic) for matches in matchers)
 
 
+def nests_repetitions(pattern: str) -> bool:
+    r"""Whether the pattern is a regular expression with a repetition of a repetition, such as `(a+)+`.
+
+    Such an expression may need exponential time for a name that it does not match.
+
+    >>> [nests_repetitions(each) for each in (r"/(a+)+/", r"/((a|b)*c?){2,}/", r"/(\d{4}_)+x*/", "/[(a+)+]/")]
+    [True, True, False, False]
+    """
+    if not pattern.startswith("/"):
+        return False
+    repeats = [False]  # for each open group, the outermost first: whether it contains a repetition
+    closed = False  # whether a group with one has just ended
+    for token in _EXPRESSION_TOKENS.findall(pattern[1:-1]):
+        if token == "(":
+            repeats.append(False)
+        elif token == ")" and len(repeats) > 1:
+            closed = repeats.pop()
+            repeats[-1] |= closed
+            continue
+        elif token[0] in "*+{":
+            if closed:
+                return True
+            # {4} always takes the same number of characters.
+            repeats[-1] |= token[0] != "{" or "," in token
+        closed = False
+    return False
+
+
+_EXPRESSION_TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|.", re.DOTALL)
+"""A piece of a regular expression: an escaped character, a set, a number of repetitions, or one character."""
+
+
 def is_name(pattern: str) -> bool:
     """Whether the pattern is the name of one table, not a glob or a regular expression."""
     return not pattern.startswith("/") and not _WILDCARDS & set(pattern)

@@ -36,7 +36,8 @@ def rules(*patterns: str) -> list[dict[str, Any]]:
         ("shop.orders", "shop.orders"),
         (r"/shop\.(orders|items)/", "shop.items"),
         ("/.*/", "/shop.*/"),
-        ("shop.*_2", "shop.t[0-9]_2"),
+        ("shop.t?", "shop.t[0-9]"),
+        ("shop.[a-f]*", "shop.b_*"),
     ],
 )
 def test_a_rule_behind_a_wider_one_is_told_with_both(patterns: tuple[str, ...]) -> None:
@@ -60,6 +61,37 @@ def test_a_rule_for_tables_that_are_gathered_under_another_name_is_told(pattern:
     told = "".join(found(tables=rules(pattern), databases={"shops": {"match": "shop*.*"}}))
     assert told.startswith(f"tables[0] ({pattern}) is never used: databases.shops (shop*.*) ") == is_told
     assert told.endswith("whose rules must match shops.TABLE") == is_told
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"/shop\.(a+)+/",
+        r"/shop\.(?:[a-z]*_?)*x/",
+        r"/shop\.((a|b)+c){2,}/",
+        r"/shop\.(?P<name>(\w+)){3}/",
+        r"/shop\.(a{1,}\)b)+?/",
+    ],
+)
+def test_a_repetition_of_a_repetition_is_told(pattern: str) -> None:
+    [sentence] = found(tables=rules(pattern))
+    assert sentence.startswith(f"tables[0].match ({pattern}): a repetition inside a repetition may take")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "shop.(a+)+",
+        r"/shop\.[a-z]+_[0-9]+/",
+        r"/(crm|shop)\.(orders|items)(_[0-9]{4})*/",
+        r"/shop\.\(a+\)+/",
+        r"/shop\.[(a+)+]+/",
+        r"/shop\.(a+)(b+)?c*/",
+        r"/shop\.(?:a+|b+)x{0,3}/",
+    ],
+)
+def test_an_expression_without_one_is_not(pattern: str) -> None:
+    assert found(tables=rules(pattern)) == []
 
 
 @pytest.mark.parametrize(
@@ -147,7 +179,7 @@ def test_a_configuration_for_one_worker_says_so(demand: dict[str, Any]) -> None:
     assert "never run two workers at once (in Kubernetes use a StatefulSet with one replica" in sentence
 
 
-def test_a_comparison_with_null_is_told() -> None:
+def test_a_comparison_with_null_and_a_column_of_no_mark_are_told() -> None:
     rule = {"match": "*", "handlers": [{"type": "log"}]}
     filters = {"a = NULL OR b <> NULL": ["a = NULL", "b <> NULL"], "a IS NULL AND b IN (1, NULL)": []}
     for text, told in filters.items():
@@ -155,3 +187,18 @@ def test_a_comparison_with_null_is_told() -> None:
             f"tables[0].filter: {each} is never true, as in SQL; write IS NULL or IS NOT NULL"
             for each in told
         ]
+    [sentence] = found(tables=[{**rule, "deleted_column": "gone_at"}])
+    assert sentence.startswith(
+        "tables[0].deleted_column (gone_at) is only used with deletes: mark, but deletes is apply"
+    )
+    assert found(tables=[{**rule, "deletes": "mark", "deleted_column": "gone_at"}]) == []
+
+
+@pytest.mark.parametrize(("mode", "told"), [("history", 1), ("replica", 0), ("changelog", 0)])
+def test_shared_segments_of_a_mode_that_has_none_are_told(mode: str, told: int) -> None:
+    handler = {**SPARK, "mode": mode, "shared_segments": "1s"}
+    sentences = found(tables=[{"match": "shop.*", "handlers": [handler]}])
+    assert len(sentences) == told
+    assert all(
+        "handlers[0].shared_segments: mode history does not use shared segments" in each for each in sentences
+    )

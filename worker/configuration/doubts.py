@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from handlers.mysql.online_changes import ghosts_of
-from handlers.options.matching import covers
+from handlers.options.matching import covers, nests_repetitions
 from handlers.options.values import format_size
 from worker.configuration.agreement import doubtful_locations
 from worker.configuration.model import Configuration
@@ -74,6 +74,11 @@ def _shown_ghosts(configuration: Configuration) -> Iterator[str]:
 
 
 def _doubtful_patterns(number: int, rule: TableRule) -> Iterator[str]:
+    if nests_repetitions(rule.match):
+        yield (
+            f"tables[{number}].match ({rule.match}): a repetition inside a repetition may take minutes for "
+            "one table name, and all threads wait meanwhile; use a glob, or repeat only one of the two"
+        )
     if "%" in rule.match and not rule.match.startswith("/"):
         yield (
             f"tables[{number}].match ({rule.match}): in a glob, % is an ordinary character; use * for any "
@@ -135,6 +140,18 @@ def _without_effect(number: int, rule: TableRule) -> Iterator[str]:
         yield (
             f"tables[{number}].filter: {comparison} is never true, as in SQL; write IS NULL or IS NOT NULL"
         )
+    if "deleted_column" in rule.model_fields_set and rule.deletes != "mark":
+        yield (
+            f"tables[{number}].deleted_column ({rule.deleted_column}) is only used with deletes: mark, but "
+            f"deletes is {rule.deletes}: set it to mark, or remove deleted_column"
+        )
+    for place, entry in enumerate(rule.handlers):
+        mode = entry.options.get("mode")
+        if entry.type == "spark" and "shared_segments" in entry.options and mode in ("history", "function"):
+            yield (
+                f"tables[{number}].handlers[{place}].shared_segments: mode {mode} does not use shared "
+                "segments; remove the option"
+            )
 
 
 def _unfilled(number: int, rule: TableRule, configuration: Configuration) -> Iterator[str]:
