@@ -89,6 +89,17 @@ def test_all_rows_of_a_record_are_judged_and_deletes_are_not() -> None:
     assert unmet(marking, {"id": 1, "total": -1}) is not None
 
 
+def test_an_old_row_that_stays_is_not_judged_when_its_key_changes() -> None:
+    """With `deletes: ignore`, an update that changes nothing stands for the delete of the old key."""
+    content: Any = ("id",), None, 0, "test", 0, 0
+    gone = Change("delete", {"id": 150, "doc": "x"}, None, *content, 0, None, None, moves_key=True)
+    made = Change("insert", None, {"id": 50}, *content, 1, None, None, lacks=TOAST, moves_key=True)
+    rule = expecting("id < 100", deletes="ignore")
+    assert [each.op for each in ruled(rule, [gone, made])] == ["update", "insert"]
+    assert unmet(rule, gone, made) is None
+    assert unmet(expecting("id > 100", deletes="ignore"), gone, made) is not None
+
+
 def test_rows_are_judged_as_they_leave() -> None:
     columns = {
         "rename": {"total": "gross"},

@@ -392,26 +392,24 @@ def test_a_coroutine_that_ignores_an_order_is_cancelled_by_the_next(start: Start
     answer = unblock.ask(0)
     assert answer.result == "refused"
     assert "It was cancelled, and has not ended: unblock it again" in answer.message
-    assert unblock.ask(0).result == "set_aside"
+    with capture_logs():  # a shown traceback would take longer than an order waits
+        assert unblock.ask(0).result == "set_aside"
     stage.wait(lambda: stage.checkpoint() == Checkpoint(2))
     assert handler.applied == [1]
 
 
 def test_a_coroutine_that_hangs_at_a_later_record_is_cancelled(start: Start) -> None:
-    """Nobody knows at which record of its batch it hangs: the table's next answer names the first."""
-    stage, handler = start(lanes=2), Hanging(1)
+    """Nobody knows at which record of its batch it hangs."""
+    stage, handler = start(lanes=2), Hanging(2)
     table = unit("orders", awaited(handler), retry=FOR_EVER)
-    stage.offer((table, range(3)))
+    stage.offer((table, range(5)))
     unblock = Unblocked(stage, table, clock=lambda: time.monotonic() * 3)
     stage.wait(lambda: handler.waiting == 1)
-    answer = unblock.ask(1)
-    assert answer.result == "refused"
-    assert answer.message.endswith("that is blocked at cdc.shop[0] offset 0")
-    assert unblock.ask(0).result == "handled"
-    stage.wait(lambda: handler.waiting == 2)
-    assert unblock.ask(1).result == "set_aside"
-    stage.wait(lambda: stage.checkpoint() == Checkpoint(3))
-    assert handler.applied == [0, 2]
+    with capture_logs():  # a shown traceback would take longer than an order waits
+        assert unblock.ask(2).result == "set_aside"
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(5))
+    assert handler.applied == [0, 1, 3, 4]
+    assert handler.waiting == 2, "the records before it were tried without it"
 
 
 def test_a_batch_that_is_just_tried_again_is_waited_for(start: Start) -> None:

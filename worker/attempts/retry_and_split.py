@@ -126,8 +126,9 @@ class HandlerRun:
                     if step is not None:
                         return step
                     continue
-                if ordered is not None and ordered[0] < end:
-                    end = ordered[0]
+                cut = work.next_order(self.done) if ordered is None else ordered[0]
+                if cut is not None and cut < end:
+                    end = cut
                     self.ends.append(end)
                 self.turn, wait = self.circuit.admit(_delays(work, random), work.table)
                 if wait > 0:

@@ -72,6 +72,9 @@ class Tried(Protocol):
     def ordered(self, place: int) -> tuple[int, SetAside] | None:
         """Return the order about the record of the change at `place`, and where that record's changes end."""
 
+    def next_order(self, place: int) -> int | None:
+        """Return where the first record behind `place` begins that has an order."""
+
 
 class Caller(Protocol):
     """The reason for a call: one handler's run."""

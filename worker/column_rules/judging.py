@@ -173,7 +173,8 @@ class Expectations:
         """Return what the changes of one record do not meet."""
         found: dict[str, str] = {}
         for change in changes:
-            row, is_judged = change.after or {}, change.op in ("insert", "update", "snapshot")
+            stays = change.op == "update" and change.moves_key  # the old row, because deletes are ignored
+            row, is_judged = change.after or {}, change.op in ("insert", "update", "snapshot") and not stays
             if not is_judged or (self._deleted and row.get(self._deleted) is not None):
                 continue
             for name in self._rules:

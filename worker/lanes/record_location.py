@@ -94,12 +94,16 @@ def numbers(chunks: Iterable[Chunk], wanted: Mapping[Assignment, int]) -> Iterat
         before += len(chunk.messages)
 
 
-def set_aside(lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside) -> bool:
+def set_aside(
+    lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside, *, or_before: bool = False
+) -> bool:
     """Give the order about the batch's record to `unit`, the table or shard that keeps the batch, and retry
-    it at once. Returns False, and does nothing, if the unit is not blocked at that record."""
+    it at once. Returns False, and does nothing, if the unit is not blocked at that record (or, with
+    `or_before`, at one before it)."""
     with lanes.lock:
         schedule = lanes.schedule
-        if schedule.kept.get(unit) is not work or not blocked_at(unit, work, number):
+        first = min((number, *work.stands_at())) if or_before else number
+        if schedule.kept.get(unit) is not work or not blocked_at(unit, work, first):
             return False
         work.orders = {**work.orders, number: order}  # an earlier order about another record stays
         for run in work.runs:

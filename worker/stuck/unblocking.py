@@ -133,7 +133,9 @@ class Unblocking:
                 (place.work, place.number)
                 for place in found.locations
                 if place.work is not None
-                and set_aside(self.records.lanes, place.unit, place.work, place.number, order)
+                and set_aside(
+                    self.records.lanes, place.unit, place.work, place.number, order, or_before=was_cancelled
+                )
             ]
             if given:
                 return order, given

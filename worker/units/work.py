@@ -187,6 +187,10 @@ class Work:
         order = self.orders.get(number)
         return None if order is None else (self.ends[number], order)
 
+    def next_order(self, place: int) -> int | None:
+        begins = (self.ends[number - 1] for number in self.orders if number)
+        return min((begin for begin in begins if begin > place), default=None)
+
     def stands_at(self) -> set[int]:
         """Return the numbers of the records with which its handlers must continue. Before it is decoded, and
         for a table without handlers: the first unfinished one."""
