@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from rich import box
@@ -81,7 +81,6 @@ class LiveView:
     address: str
     lost: str | None = None
     """Why the worker gave no newer answer."""
-    trend: grids.Trend = field(default_factory=grids.Trend)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         status = self.snapshot.status
@@ -125,7 +124,7 @@ class LiveView:
         yield Group(*parts)
 
     def _head(self, width: int, height: int) -> list[RenderableType]:
-        """Format the problem, figures, last hour, handlers and alarms, one line each."""
+        """Format the problem, figures, handlers and alarms, one line each."""
         status = self.snapshot.status
         found = troubles(status)
         alarms = [f"No newer answer: {self.lost}"] if self.lost else []
@@ -139,8 +138,7 @@ class LiveView:
         level, line = headline(status, found)
         parts: list[RenderableType] = [title, _one_line(line, _LEVEL_STYLE[level])]
         parts.append(_summary(self.snapshot, self.rates))
-        drawn = grids.trend_line(self.trend, status, self.rates, width)
-        parts += [*([] if drawn is None else [drawn]), *handlers]
+        parts += handlers
         parts += [_one_line(line, "red") for line in alarms[:shown_alarms]]
         parts += _more(len(alarms) - shown_alarms)
         return parts
