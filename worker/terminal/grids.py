@@ -14,7 +14,7 @@ from rich.text import Text
 
 from worker.observing.overview import figures
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
-from worker.observing.visible_text import count, duration, printable, size
+from worker.observing.visible_text import count, duration, printable
 
 STATE_STYLE = {
     "running": "green",
@@ -177,16 +177,6 @@ def _lane_cell(status: WorkerStatus, lane: LaneStatus) -> Table:
     cell.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     cell.add_row(str(lane.lane), _bar(status, lane), f"{lane.queued_records:,}", _work(lane))
     return cell
-
-
-def lane_table(status: WorkerStatus) -> Table:
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-    for title in (f"Lanes {len(status.lanes):,}", "Filled", "Records", "Bytes", "Working on"):
-        grid.add_column(title, justify="right" if title in {"Records", "Bytes"} else "left", no_wrap=True)
-    for lane in figures.lanes_by_trouble(status):
-        bar = _bar(status, lane)
-        grid.add_row(str(lane.lane), bar, f"{lane.queued_records:,}", size(lane.queued_bytes), _work(lane))
-    return grid
 
 
 def _work(lane: LaneStatus) -> Text:

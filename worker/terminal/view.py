@@ -63,7 +63,8 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
     parts += _more(status.tables_omitted)
     if waiting := waiting_tables(status):
         parts.append(waiting_grid(waiting, snapshot.as_of, box.SIMPLE_HEAD))
-    return Group(*parts, grids.lane_table(status), grids.partitions_grid(status, None, None, None))
+    parts.append(grids.lane_grid(status, 1, len(status.lanes)))
+    return Group(*parts, grids.partitions_grid(status, None, None, None))
 
 
 def summary_line(snapshot: Snapshot, rates: Rates) -> str:
