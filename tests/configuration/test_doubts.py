@@ -92,6 +92,16 @@ def test_a_pattern_that_covers_another_takes_each_table_that_the_other_takes(
     assert [name for name in names if takes_narrow(name) and not takes_wide(name)] == []
 
 
+def test_a_section_of_a_format_that_no_topic_has_is_told() -> None:
+    layout = {"database": "=shop", "table": "t"}
+    for format_ in ("canal", {"t": "dts"}):
+        [debezium, json] = found(format=format_, debezium={"binary": "hex"}, json=layout)
+        assert debezium.startswith("debezium describes records of the format debezium")
+        assert json.startswith("json describes records of the format json")
+    assert found(format={"a": "debezium", "t": "json"}, debezium={"binary": "hex"}, json=layout) == []
+    assert found(format="canal") == []
+
+
 def test_handlers_of_one_name_in_a_rule_are_told() -> None:
     log, file = {"type": "log"}, {"type": "files", "directory": "out"}
     twins = [{"match": "*", "handlers": [log, {**file, "name": "log"}, file]}]

@@ -8,6 +8,7 @@ import pytest
 from servers.schema_registry import schema_registry
 
 from worker.configuration import ConfigurationError
+from worker.configuration.doubts import doubts
 from worker.configuration.loading import load
 from worker.kafka.connection import reach_registry
 
@@ -45,6 +46,13 @@ def test_a_fault_of_it_is_told_in_one_line(tmp_path: Path, section: str, told: s
     [fault] = str(error.value).splitlines()
     assert told in fault
     assert "hunter22" not in fault
+
+
+def test_without_records_of_debezium_it_is_told_to_be_of_no_use(tmp_path: Path) -> None:
+    text = "schema_registry: {url: 'http://registry'}"
+    [sentence] = doubts(load(written(tmp_path, f"format: canal\n{text}")))
+    assert sentence.startswith("schema_registry is only used for the format debezium")
+    assert list(doubts(load(written(tmp_path, f"format: {{t: debezium}}\n{text}")))) == []
 
 
 def test_it_is_reached_and_what_keeps_it_from_that_is_told_without_a_secret(tmp_path: Path) -> None:

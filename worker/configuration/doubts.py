@@ -25,6 +25,7 @@ def doubts(configuration: Configuration) -> Iterator[str]:
         yield from _unfilled(number, rule, configuration)
         yield from _in_dead_letters(number, rule, configuration)
         yield from _without_effect(number, rule)
+    yield from _unused_sections(configuration)
     yield from doubtful_locations(configuration)
     yield from _unreachable_warehouse(configuration)
     reason = single_worker(configuration)
@@ -97,6 +98,22 @@ def _twins(number: int, rule: TableRule) -> Iterator[str]:
                 f"tables[{number}]: {names.count(name)} handlers are called {name}: metrics show them as "
                 "one, and a dead letter of one is replayed to all; give each its own name"
             )
+
+
+def _unused_sections(configuration: Configuration) -> Iterator[str]:
+    formats = configuration.format
+    used = set(formats.values()) if isinstance(formats, dict) else {formats}
+    for section, field in (("debezium", "debezium"), ("json", "json_layout")):
+        if section not in used and field in configuration.model_fields_set:
+            yield (
+                f"{section} describes records of the format {section}, but format "
+                f"({', '.join(sorted(used))}) uses it for no topic: set it there, or remove {section}"
+            )
+    if configuration.schema_registry is not None and "debezium" not in used:
+        yield (
+            f"schema_registry is only used for the format debezium, but format ({', '.join(sorted(used))}) "
+            "uses it for no topic: remove schema_registry"
+        )
 
 
 def _in_dead_letters(number: int, rule: TableRule, configuration: Configuration) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +13,6 @@ from rich.text import Text
 from worker.observing.overview.figures import (
     Rates,
     drain_cost,
-    empty_seconds,
     lag_of,
     outlook,
     ranked,
@@ -193,9 +191,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
     if rates is not None and rates.total is not None:
         parts.append((f"{rates.total:,.0f}/s", ""))
     parts.append((f"checkpoint {age(status.checkpoint.last_success, snapshot.as_of)}", ""))
-    empty = empty_seconds(status)
-    until = "" if not records or empty is None else f", empty in {duration(empty)}"
-    parts.append((f"lanes {records:,} ({size(queued)}{limit}{until if empty != math.inf else ''})", ""))
+    parts.append((f"lanes {records:,} ({size(queued)}{limit})", ""))
     parts.append((drain_cost(status), ""))
     text = Text(no_wrap=True, overflow="ellipsis")
     for number, (part, style) in enumerate(parts):
