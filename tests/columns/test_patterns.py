@@ -36,6 +36,7 @@ def test_like_is_as_in_sql(value: str, pattern: str) -> None:
 
 @example(value="ab", pattern="ab%b")  # both ends may not have the same character
 @example(value="\\", pattern="\\")
+@example(value="a\n", pattern="a_")
 @example(value="a\\", pattern="%\\\\")
 @example(value="a\\b", pattern="a\\\\_")
 @example(value="aabab", pattern="%a_b%")
