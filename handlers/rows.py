@@ -1,11 +1,11 @@
-"""Rows of changes: is a row complete, which two changes are one update, which columns are kept.
+"""Rows of changes: is a row complete, and which two changes are one update.
 
 Also the shard that a change belongs to, with `order_by: row`."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from decimal import Decimal
 from operator import attrgetter
@@ -13,10 +13,8 @@ from typing import Any
 from zlib import crc32
 
 import msgspec
-from pydantic import Field, model_validator
 
 from handlers.api import Change, Row
-from handlers.options.section import Options
 from handlers.values.bounds import BeyondCalendar
 
 _lacks = attrgetter("lacks")
@@ -90,31 +88,6 @@ def _own(row: Row | None) -> Row | None:
     if row is None:
         return None
     return row.copy() if _NESTED.isdisjoint(map(type, row.values())) else deepcopy(row)
-
-
-class ColumnChoice(Options):
-    """The options `columns` and `exclude`."""
-
-    columns: list[str] | None = Field(default=None, min_length=1)
-    """The columns that are kept; null: all."""
-    exclude: list[str] = Field(default=[])
-    """Columns to leave out."""
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> ColumnChoice:
-        if self.columns is not None and self.exclude:
-            raise ValueError("columns and exclude cannot be combined: remove one of the two")
-        return self
-
-    def chooser(self) -> Callable[[Row], Row]:
-        """Return the function that keeps only the chosen columns of a row."""
-        kept: Collection[str] | None = None if self.columns is None else frozenset(self.columns)
-        left_out = frozenset(self.exclude)
-        if kept is None and not left_out:
-            return lambda row: row
-        if kept is not None:
-            return lambda row: {column: value for column, value in row.items() if column in kept}
-        return lambda row: {column: value for column, value in row.items() if column not in left_out}
 
 
 # Changes of one row always have the same shard, on every process, host and Python version, because a target

@@ -59,7 +59,6 @@ PROMISED = {
     "binlane_last_source_timestamp_seconds": {"topic", "partition"},
     "binlane_kafka_up": set(),
     "binlane_membership_unconfirmed_seconds": set(),
-    "binlane_poll_idle_seconds": set(),
     "binlane_last_commit_timestamp_seconds": {"store"},
     "binlane_last_reload_successful": set(),
     "binlane_spark_up": {"handler"},
@@ -152,7 +151,7 @@ def worker_status(
             TargetStatus(handler="sql", up=False, error="no", waiting=3, waited_seconds=1.5),
         ],
         checkpoint=CheckpointStatus(last_success=None, last_error=None),
-        kafka=KafkaStatus(up=True, quiet_seconds=4.5, unconfirmed_seconds=2.5),
+        kafka=KafkaStatus(up=True, unconfirmed_seconds=2.5),
         handlers=handlers or [],
         pauses=[Pause(table="shop.*", by="ann@laptop", since=datetime.now(UTC) - timedelta(hours=25))],
         lane_max_records=70,
@@ -331,7 +330,6 @@ def test_what_a_worker_is_stuck_at_is_told(metrics: Metrics) -> None:
     assert value(metrics, "binlane_lanes_fill_ratio") == 0.35, "7 of 70 records, 700 of 2000 bytes"
     assert value(metrics, "binlane_kafka_up") == 1
     assert value(metrics, "binlane_membership_unconfirmed_seconds") == 2.5
-    assert value(metrics, "binlane_poll_idle_seconds") == 4.5
     labels = {"topic": "cdc", "partition": "0"}
     assert value(metrics, "binlane_last_source_timestamp_seconds", **labels) == 1_700_000_000.25
     assert value(metrics, "binlane_spark_up", handler="spark") == 1

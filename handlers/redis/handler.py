@@ -15,10 +15,11 @@ from handlers.api import Batch, Handler, HandlerContext, Rejected, Row
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.mysql.statement_of_change import WholeTables
+from handlers.options.section import Options
 from handlers.options.templates import MissingValue, Template, place_of, text_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.redis.target import Command, CommandRefused, RedisTarget, check_url
-from handlers.rows import ColumnChoice, ValueUntold, check_told
+from handlers.rows import ValueUntold, check_told
 from handlers.values.change_json import json_row
 
 _KEYS_AT_ONCE = 500
@@ -27,7 +28,7 @@ _KEYS_AT_ONCE = 500
 log = get_logger("handlers.redis")
 
 
-class RedisOptions(ColumnChoice):
+class RedisOptions(Options):
     """The keys of a `type: redis` entry."""
 
     url: str
@@ -82,7 +83,6 @@ class RedisHandler(Handler):
     def __init__(self, **options: Any) -> None:
         self._options = RedisOptions.model_validate(options)
         self._template = Template(self._options.key)
-        self._chosen = self._options.chooser()
         self._expire_ms = None if self._options.expire is None else max(1, round(self._options.expire * 1000))
         self._target = RedisTarget(self._options.url, self._options.timeout, self._options.wait_replicas)
         self._log = log
@@ -98,7 +98,7 @@ class RedisHandler(Handler):
         for change in batch.changes:
             for name in self._whole_tables.to_empty(change, batch):
                 self._empty(name)
-        states = last_states(batch, self._template, self._chosen)
+        states = last_states(batch, self._template)
         names = list(states)
         for start in range(0, len(names), _KEYS_AT_ONCE):
             self._write(batch, {name: states[name] for name in names[start : start + _KEYS_AT_ONCE]})
@@ -178,7 +178,7 @@ class KeyState(msgspec.Struct):
     """The place of the last change of the key in `batch.changes`."""
 
 
-def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) -> dict[str, KeyState]:
+def last_states(batch: Batch, template: Template) -> dict[str, KeyState]:
     """Return each key's state after the batch. DDL and truncates are ignored.
 
     Raises Rejected, with the place of the first change whose key or values are unknown."""
@@ -189,15 +189,13 @@ def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) 
         try:
             if batch.shard is not None:
                 _refuse_shared(template, change.key_columns)
-            _apply(states, at, batch, template, chosen)
+            _apply(states, at, batch, template)
         except (MissingValue, TypeError, ValueUntold) as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
     return states
 
 
-def _apply(
-    states: dict[str, KeyState], at: int, batch: Batch, template: Template, chosen: Callable[[Row], Row]
-) -> None:
+def _apply(states: dict[str, KeyState], at: int, batch: Batch, template: Template) -> None:
     change = batch.changes[at]
     database, table, key_columns = batch.database, batch.name, change.key_columns
     if change.after is None:
@@ -213,11 +211,11 @@ def _apply(
         if old != key:
             check_told(change, moves=True)
             states[old] = KeyState(None, True, at)
-    fields, known = chosen(row), states.get(key)
+    known = states.get(key)
     if change.is_whole or known is None:
-        states[key] = KeyState(fields, change.is_whole, at)
+        states[key] = KeyState(row, change.is_whole, at)
     else:
-        states[key] = KeyState({**(known.fields or {}), **fields}, known.whole, at)
+        states[key] = KeyState({**(known.fields or {}), **row}, known.whole, at)
 
 
 def _refuse_shared(template: Template, key_columns: tuple[str, ...] | None) -> None:

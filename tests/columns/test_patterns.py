@@ -36,6 +36,7 @@ def test_like_is_as_in_sql(value: str, pattern: str) -> None:
 
 @example(value="ab", pattern="ab%b")  # both ends may not have the same character
 @example(value="\\", pattern="\\")
+@example(value="a\n", pattern="a_")
 @example(value="a\\", pattern="%\\\\")
 @example(value="a\\b", pattern="a\\\\_")
 @example(value="aabab", pattern="%a_b%")
@@ -58,23 +59,24 @@ def test_segments_are_found_wherever_the_text_nearly_has_them(value: str, segmen
     ("value", "pattern"),
     [
         ("a" * 20_000, "%a" * 50 + "%b"),
-        ("a" * 10_000, "%" + "a" * 4_000 + "b"),
-        ("ab" * 5_000, "%" + "ab" * 2_000 + "b%"),
+        ("a" * 20_000, "%" + "a" * 5_000 + "b"),
+        ("a" * 500_000, "%" + "a" * 100_000 + "b%"),
+        ("ab" * 250_000, "%" + "ab" * 50_000 + "b%"),
         ("a" * 10_000, "_" * 4_000 + "%b"),
         ("a" * 10_000, "%" + "_" * 4_000 + "b%"),
         ("a" * 10_000, "%" + "a_" * 2_000 + "b%"),
         ("a" * 10_000, "%a_" * 1_500 + "b%"),
-        ("a" * 10_000, "%" + "a%" * 2_400 + "b"),
         ("a" * 500_000, "%a_b%"),
+        ("a" * 20_000_000, "%b%"),
     ],
 )
 def test_no_pattern_takes_long(value: str, pattern: str) -> None:
     begin = time.process_time()
     assert like(value, pattern) is False
-    assert time.process_time() - begin < 4
+    assert time.process_time() - begin < 2
 
 
-@pytest.mark.parametrize("pattern", ["%" + "a_" * 5_000 + "b%", "%" + "a" * 5_000 + "b%"])
+@pytest.mark.parametrize("pattern", ["%" + "a_" * 5_000 + "b%", "%" + "a" * 5_000 + "_b%"])
 def test_what_would_take_long_is_refused(pattern: str) -> None:
     begin = time.process_time()
     with pytest.raises(FilterFault, match="LIKE takes more than 50000000 steps for a row") as fault:

@@ -82,7 +82,6 @@ class Site:
             assignments,
             cast(Any, SimpleNamespace(route=self.route, let_go=Mock())),
             cast(Any, SimpleNamespace(backlog=(), lanes=Mock(), polls=polls)),
-            Clock(),
         )
         self.refetching = Refetching(
             Mock(),

@@ -138,7 +138,6 @@ def test_an_update_of_some_columns_is_rejected_where_the_key_holds_no_hash(lab: 
         ({"url": "redis://h", "truncate": True, "key": "x:{key}"}, "truncate", "colon"),
         ({"url": "redis://h", "truncate": True, "key": "{table}_{key}"}, "truncate", "colon"),
         ({"url": "redis://h", "keys": "x"}, "keys", "nearest: key"),
-        ({"url": "redis://h", "columns": ["a"], "exclude": ["b"]}, None, "cannot be combined"),
     ],
 )
 def test_options_that_cannot_be_used_are_faults(options: dict[str, Any], path: str | None, told: str) -> None:

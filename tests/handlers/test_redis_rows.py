@@ -185,13 +185,6 @@ def test_an_update_that_lacks_columns_is_rejected_where_they_cannot_be_read(lab:
     assert found("shop:orders:1") == held
 
 
-def test_only_chosen_columns_are_kept(lab: RedisLab) -> None:
-    lab.apply(orders({"id": 1, "name": "a", "note": "n"}), columns=["name"])
-    lab.apply(orders({"id": 2, "name": "a", "note": "n"}), exclude=["note"])
-    assert lab.client.hgetall("shop:orders:1") == {"name": "a"}
-    assert lab.client.hgetall("shop:orders:2") == {"id": "2", "name": "a"}
-
-
 @pytest.mark.parametrize("value", ["hash", "json"])
 def test_rows_expire_after_their_last_change(lab: RedisLab, value: str) -> None:
     lab.apply(orders({"id": 1, "name": "a"}), value=value, expire="1h")

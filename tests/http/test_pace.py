@@ -18,7 +18,6 @@ from worker.observing.overview.figures import (
     caught_up_seconds,
     drain_cost,
     drain_seconds,
-    empty_seconds,
     outlook,
 )
 from worker.observing.overview.history import FIELDS, TableHours
@@ -102,11 +101,9 @@ def test_a_rebalance_begins_another_pace() -> None:
     assert pace.rate == 0.0
 
 
-def test_a_drain_takes_as_long_as_the_longest_running_batch_and_the_lanes_as_their_records() -> None:
+def test_a_drain_takes_as_long_as_the_longest_running_batch() -> None:
     status = queued(900, Pace(rate=300.0, lag_growth=None))
-    assert (drain_seconds(status), empty_seconds(status)) == (7.5, 3.0)
-    assert empty_seconds(queued(900, Pace(rate=0.0, lag_growth=None))) == math.inf
-    assert (empty_seconds(queued(0, None)), empty_seconds(queued(1, None))) == (0.0, None)
+    assert drain_seconds(status) == 7.5
     assert drain_cost(status) == "drain 7.5 s"
     first, *others = status.partitions
     status = msgspec.structs.replace(

@@ -33,7 +33,7 @@ def told_by(status: WorkerStatus) -> tuple[str, str]:
 
 
 def with_faults(*faults: KafkaFault, **others: Any) -> WorkerStatus:
-    kafka = KafkaStatus(up=others.pop("up", True), quiet_seconds=3.0, faults=list(faults))
+    kafka = KafkaStatus(up=others.pop("up", True), faults=list(faults))
     return msgspec.structs.replace(calm(), kafka=kafka, **others)
 
 
@@ -86,7 +86,7 @@ def with_error(**fields: Any) -> WorkerStatus:
     error = PartitionError(**found | fields)
     partitions = list(calm().partitions)
     partitions[1] = msgspec.structs.replace(partitions[1], error=error, standstill_seconds=62.0)
-    kafka = KafkaStatus(up=True, quiet_seconds=3.0)
+    kafka = KafkaStatus(up=True)
     return msgspec.structs.replace(calm(), partitions=partitions, kafka=kafka)
 
 

@@ -65,7 +65,7 @@ def test_it_prints_tables_lanes_and_partitions(url: str, capsys: pytest.CaptureF
     assert status(url) == 0
     out = capsys.readouterr().out
     assert out.startswith("shop-replica  running  binlane 0.1.0")
-    for part in ("Tables 48", "shop_00.payments", "retry 3", "Lanes 16", "Partitions 12", "cdc.shop [7]"):
+    for part in ("Tables 48", "shop_00.payments", "retry 3", "16 at work", "Partitions 12", "cdc.shop [7]"):
         assert part in out
     assert "\x1b" not in out
 

@@ -174,7 +174,7 @@ def test_faults_of_the_worker_and_its_checkpoint_are_shown() -> None:
 
 
 def test_that_no_batch_begins_is_shown() -> None:
-    kafka = KafkaStatus(up=True, quiet_seconds=1.0, unconfirmed_seconds=75.0)
+    kafka = KafkaStatus(up=True, unconfirmed_seconds=75.0)
     lines = drawn(live(msgspec.structs.replace(status_at(100), kafka=kafka)), height=50)
     assert lines[1].startswith("No batch starts: for 75 s the group's coordinator")
     assert lines[3].startswith("No batch starts: for 75 s the group's coordinator has accepted no commit")

@@ -124,7 +124,7 @@ def test_of_a_schema_registry_the_partitions_wait_and_not_the_tables_of_others()
 def test_the_worst_comes_first_and_the_headline_counts_the_others() -> None:
     status = with_table(
         halted(),
-        kafka=KafkaStatus(up=False, quiet_seconds=3.0, unconfirmed_seconds=20.0),
+        kafka=KafkaStatus(up=False, unconfirmed_seconds=20.0),
         checkpoint=CheckpointStatus(last_success=None, last_error="state/: No space left on device"),
     )
     retrying = msgspec.structs.replace(status.tables[0], state="retrying", error="refused")
@@ -154,7 +154,7 @@ def test_partitions_without_a_first_commit_are_told_with_the_cause() -> None:
     status = msgspec.structs.replace(
         status,
         partitions=[waits, *status.partitions[1:]],
-        kafka=KafkaStatus(up=True, quiet_seconds=3.0),
+        kafka=KafkaStatus(up=True),
         checkpoint=CheckpointStatus(last_success=None, last_error="Kafka refused the commit"),
     )
     name = f"{waits.topic}[{waits.partition}]"

@@ -236,12 +236,12 @@ def test_old_files_and_those_beyond_the_size_are_removed_and_the_last_one_never(
 def test_a_clock_that_was_ahead_once_keeps_no_file_for_ever(tmp_path: Path) -> None:
     clock = Clock()
     journal = Journal(tmp_path, "replica", max_age=1_000, units_per_file=16, clock=clock)
-    for offset in range(1, 61):
+    for offset in range(1, 64):
         journal.append([at(offset)])
     clock.now += 1_000_000
-    journal.append([at(61)])
+    journal.append([at(64)])  # the last of its file
     clock.now -= 1_000_000
-    for offset in range(62, 200):
+    for offset in range(65, 200):
         clock.now += 20
         journal.append([at(offset)])
     files = sorted(tmp_path.glob("*.journal"))

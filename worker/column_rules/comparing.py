@@ -132,7 +132,10 @@ def truth(value: Any) -> bool | None:
 # ---- LIKE
 
 MOST_STEPS = 50_000_000
-"""The longest product of both lengths, about a second. The limit is needed: a row may contain both texts."""
+"""The longest product of both lengths for a pattern with `_`, about a second. The limit is needed: a row may
+contain both texts."""
+_SHORT = 100
+"""Characters of a pattern for which the text may have any length."""
 
 _PIECES = re.compile(r"%+|_|\\?(.)", re.DOTALL)
 
@@ -140,30 +143,40 @@ _PIECES = re.compile(r"%+|_|\\?(.)", re.DOTALL)
 def like(value: Any, pattern: Any) -> bool | None:
     """Evaluate SQL's LIKE: % matches any characters, _ matches one, and a backslash escapes both.
 
-    The time is at most the product of both lengths. Raises FilterFault if that exceeds MOST_STEPS, and for
-    values that are not texts."""
+    The time is the sum of both lengths. With _ between two %, it is up to their product. Raises FilterFault
+    if that exceeds MOST_STEPS, and for values that are not texts."""
     if value is None or pattern is None:
         return None
     if not isinstance(value, str) or not isinstance(pattern, str):
         other = pattern if isinstance(value, str) else value
         raise FilterFault(f"filter: LIKE compares text, not {kind_named(other)}")
-    if len(value) * len(pattern) > MOST_STEPS:
+    if len(pattern) > _SHORT and "_" in pattern and len(value) * len(pattern) > MOST_STEPS:
         raise FilterFault(
-            f"filter: LIKE takes more than {MOST_STEPS} steps for a row, because pattern and text are long; "
-            "shorten the pattern"
+            f"filter: LIKE takes more than {MOST_STEPS} steps for a row, because its pattern contains _ and "
+            "pattern and text are long; remove _ or shorten the pattern"
         )
-    return _expression(pattern).fullmatch(value) is not None
+    (first, begin), *others = _parts(pattern)
+    if not others:
+        return first.fullmatch(value) is not None
+    last, length = others.pop()
+    end = len(value) - length
+    if begin > end or not first.match(value) or not last.match(value, end):
+        return False
+    for part, _ in others:  # its first place is the best
+        found = part.search(value, begin, end)
+        if found is None:
+            return False
+        begin = found.end()
+    return True
 
 
 @lru_cache(maxsize=256)
-def _expression(pattern: str) -> re.Pattern[str]:
-    """Translate a pattern. The first place of each part between two % is the best, so none is tried again."""
-    parts = [""]
+def _parts(pattern: str) -> list[tuple[re.Pattern[str], int]]:
+    """Translate the parts between the % of a pattern. Return them with their lengths."""
+    parts: list[list[str]] = [[]]
     for piece in _PIECES.finditer(pattern):
         if piece[0][0] == "%":
-            parts.append("")
+            parts.append([])
         else:
-            parts[-1] += "." if piece[0] == "_" else re.escape(piece[1])
-    first, *others = parts
-    last = f".*{others.pop()}" if others else ""
-    return re.compile(first + "".join(f"(?>.*?{part})" for part in others) + last, re.DOTALL)
+            parts[-1].append("." if piece[0] == "_" else re.escape(piece[1]))
+    return [(re.compile("".join(part), re.DOTALL), len(part)) for part in parts]

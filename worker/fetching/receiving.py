@@ -34,11 +34,6 @@ class Receiver:
     assignments: Assignments
     router: Router
     backpressure: Backpressure
-    clock: Callable[[], float]
-
-    def __post_init__(self) -> None:
-        self.last_progress = self.clock()
-        """Time of the last poll that returned a record or reached the end of a partition."""
 
     def receive(self, messages: list[Message]) -> None:
         """Route the records of a poll, and pass on ends and errors.
@@ -51,8 +46,6 @@ class Receiver:
         if any(map(_error, messages)):
             others = [m for m in messages if m.error() is not None]
             messages = [m for m in messages if m.error() is None]
-        if messages or any(map(_is_end, others)):
-            self.last_progress = self.clock()
         self._route(self._through(self._split(messages)), full=full)
         for message in others:
             assignment, offset = self.assignments.of(message), message.offset()

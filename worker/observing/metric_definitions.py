@@ -90,8 +90,6 @@ _HELP = {
     "(`statistics.interval.ms`).",
     "binlane_kafka_errors_total{code}": "Errors that the Kafka client reported, including repeated ones; "
     "`code` is librdkafka's name.",
-    "binlane_poll_idle_seconds": "Seconds since the last poll that returned a record or reached the end of a "
-    "partition.",
     "binlane_membership_unconfirmed_seconds": "How long batches have waited because the group's coordinator "
     "accepts no commit from this worker; 0 if no batch waits for this.",
     "binlane_commits_total{store,result}": "Commits to a checkpoint store; `result` is success or failure.",

@@ -112,8 +112,6 @@ class KafkaFault(msgspec.Struct, frozen=True, kw_only=True):
 class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
     up: bool | None
     """Whether a broker can be reached; None: not known."""
-    quiet_seconds: float
-    """Seconds since the last poll that returned a record or reached the end of a partition."""
     unconfirmed_seconds: float = 0.0
     """How long batches have waited because the group's coordinator accepts no commit from this worker. Its
     partitions may belong to another worker by now."""

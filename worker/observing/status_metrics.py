@@ -43,7 +43,6 @@ def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
     if status.kafka is not None:
         if status.kafka.up is not None:
             yield family("binlane_kafka_up", ([], status.kafka.up))
-        yield family("binlane_poll_idle_seconds", ([], status.kafka.quiet_seconds))
         yield family("binlane_membership_unconfirmed_seconds", ([], status.kafka.unconfirmed_seconds))
 
 

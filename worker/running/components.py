@@ -219,7 +219,7 @@ class Components:
             release=self.handlers.release,
         )
         router = Router(self.book, self.metrics, on_undecodable=configuration.on_undecodable)
-        self.receiver = Receiver(self.stages, assignments, router, self.backpressure, clock)
+        self.receiver = Receiver(self.stages, assignments, router, self.backpressure)
         self.gate = HeldRecords(
             self.pauses, assignments, commit=self.committer.wake, lose=self.former.lose, clock=clock
         )

@@ -118,7 +118,6 @@ class StatusReport:
             checkpoint=self.parts.committer.status(),
             kafka=KafkaStatus(
                 up=self.parts.has_broker,
-                quiet_seconds=round(self.clock() - self.parts.receiver.last_progress, 3),
                 unconfirmed_seconds=round(self.parts.membership.held_seconds(self.clock()), 3),
                 faults=[
                     msgspec.structs.replace(each, error=self._redact(each.error))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from rich import box
@@ -14,7 +13,6 @@ from rich.text import Text
 from worker.observing.overview.figures import (
     Rates,
     drain_cost,
-    empty_seconds,
     lag_of,
     outlook,
     ranked,
@@ -63,7 +61,8 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
     parts += _more(status.tables_omitted)
     if waiting := waiting_tables(status):
         parts.append(waiting_grid(waiting, snapshot.as_of, box.SIMPLE_HEAD))
-    return Group(*parts, grids.lane_table(status), grids.partitions_grid(status, None, None, None))
+    parts.append(grids.lane_grid(status, 1, len(status.lanes)))
+    return Group(*parts, grids.partitions_grid(status, None, None, None))
 
 
 def summary_line(snapshot: Snapshot, rates: Rates) -> str:
@@ -81,7 +80,6 @@ class LiveView:
     address: str
     lost: str | None = None
     """Why the worker gave no newer answer."""
-    trend: grids.Trend = field(default_factory=grids.Trend)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         status = self.snapshot.status
@@ -125,7 +123,7 @@ class LiveView:
         yield Group(*parts)
 
     def _head(self, width: int, height: int) -> list[RenderableType]:
-        """Format the problem, figures, last hour, handlers and alarms, one line each."""
+        """Format the problem, figures, handlers and alarms, one line each."""
         status = self.snapshot.status
         found = troubles(status)
         alarms = [f"No newer answer: {self.lost}"] if self.lost else []
@@ -139,8 +137,7 @@ class LiveView:
         level, line = headline(status, found)
         parts: list[RenderableType] = [title, _one_line(line, _LEVEL_STYLE[level])]
         parts.append(_summary(self.snapshot, self.rates))
-        drawn = grids.trend_line(self.trend, status, self.rates, width)
-        parts += [*([] if drawn is None else [drawn]), *handlers]
+        parts += handlers
         parts += [_one_line(line, "red") for line in alarms[:shown_alarms]]
         parts += _more(len(alarms) - shown_alarms)
         return parts
@@ -194,9 +191,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
     if rates is not None and rates.total is not None:
         parts.append((f"{rates.total:,.0f}/s", ""))
     parts.append((f"checkpoint {age(status.checkpoint.last_success, snapshot.as_of)}", ""))
-    empty = empty_seconds(status)
-    until = "" if not records or empty is None else f", empty in {duration(empty)}"
-    parts.append((f"lanes {records:,} ({size(queued)}{limit}{until if empty != math.inf else ''})", ""))
+    parts.append((f"lanes {records:,} ({size(queued)}{limit})", ""))
     parts.append((drain_cost(status), ""))
     text = Text(no_wrap=True, overflow="ellipsis")
     for number, (part, style) in enumerate(parts):

@@ -23,9 +23,7 @@ from rich.live import Live
 from worker.commands.asking.orders import HINT, Unreachable, WorkerConnection, connected
 from worker.commands.output import Output
 from worker.observing.overview.figures import Rates
-from worker.observing.overview.history import Point
 from worker.observing.status import WorkerStatus
-from worker.terminal.grids import Trend
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 
 DEFAULT_URL = "http://localhost:8080"
@@ -68,24 +66,6 @@ def status(
 class _Answer:
     body: str
     snapshot: Snapshot
-
-
-class _Hour(msgspec.Struct):
-    """The part of `api/history` that is drawn."""
-
-    points: list[Point]
-
-
-_read_hour = msgspec.json.Decoder(_Hour).decode
-
-
-def _trend(worker: WorkerConnection) -> Trend:
-    """Fetch the last hour from the worker. An earlier version has none."""
-    try:
-        response = worker.ask("GET", "api/history")
-        return Trend(_read_hour(response.content).points)
-    except (Unreachable, msgspec.DecodeError, UnicodeDecodeError):
-        return Trend()
 
 
 def _ask(worker: WorkerConnection) -> _Answer:
@@ -138,11 +118,11 @@ def _watch_lines(worker: WorkerConnection, answer: _Answer, as_json: bool) -> in
 
 
 def _watch_screen(console: Console, worker: WorkerConnection, answer: _Answer) -> int:
-    snapshot, rates, lost, trend = answer.snapshot, Rates(), None, _trend(worker)
+    snapshot, rates, lost = answer.snapshot, Rates(), None
     try:
         with _keys() as quits, Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
-                live.update(LiveView(snapshot, rates, worker.address, lost, trend), refresh=True)
+                live.update(LiveView(snapshot, rates, worker.address, lost), refresh=True)
                 if quits(_POLL_SECONDS):
                     break
                 try:
@@ -152,7 +132,6 @@ def _watch_screen(console: Console, worker: WorkerConnection, answer: _Answer) -
                     continue
                 rates = Rates.between(snapshot.status, later.status)
                 snapshot, lost = later, None
-                trend.see(snapshot.status, rates, snapshot.as_of.timestamp())
     except KeyboardInterrupt:
         pass  # ends the view like q
     return 0 if lost is None else 1

@@ -143,7 +143,7 @@ class Rates:
         return cls(max(0, grown) / elapsed, tables, partitions)
 
 
-# ---- when the lag will be gone, when lanes will be empty, what a drain would cost
+# ---- when the lag will be gone, what a drain would cost
 
 _LEAST_SECONDS = 10.0
 _NORMAL_SECONDS = 10.0
@@ -203,14 +203,6 @@ def outlook(status: WorkerStatus) -> str:
         return ""
     when = "never caught up" if seconds == math.inf else f"caught up in about {duration(seconds)}"
     return f"{when} at this rate"
-
-
-def empty_seconds(status: WorkerStatus) -> float | None:
-    """Return in how many seconds the queued records are finished at this rate; infinity: never."""
-    queued = sum(lane.queued_records for lane in status.lanes)
-    if not queued or status.pace is None:
-        return None if queued else 0.0
-    return queued / status.pace.rate if status.pace.rate else math.inf
 
 
 def drain_seconds(status: WorkerStatus) -> float:

@@ -1,4 +1,4 @@
-"""The last hour, partitions' windows and the command that helps, in a terminal of any width."""
+"""Partitions' windows and the command that helps, in a terminal of any width."""
 
 from __future__ import annotations
 
@@ -7,19 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 from example_worker import status_at
-from rich.cells import cell_len
 from test_status_view import NOW, drawn, live
 
-from worker.observing.overview.figures import Rates
-from worker.observing.overview.history import Point
 from worker.observing.status import StuckStatus
-from worker.terminal.grids import Trend, blocks, window
-from worker.terminal.view import LiveView, Snapshot, full_view
-
-
-def hour(*rates: float | None) -> Trend:
-    """These over the last hour, ten minutes apart."""
-    return Trend(Point(600.0 * n, rate, 1_000.0 * n, 0.5 * n, 1, 0, 0) for n, rate in enumerate(rates))
+from worker.terminal.grids import window
+from worker.terminal.view import Snapshot, full_view
 
 
 def test_what_is_wrong_and_what_to_do_is_the_first_line_in_80_columns() -> None:
@@ -45,37 +37,6 @@ def test_all_well_is_the_first_line_too() -> None:
     status = status_at(100, shards=0, lanes=1, partitions=0)
     [well, *_] = drawn(live(status))[1].split(". ")
     assert well == "All well: 0 tables, 0 partitions, lag 0"
-
-
-@pytest.mark.parametrize(("width", "drawings"), [(160, 3), (80, 3), (59, 2), (45, 2), (30, 0)])
-def test_the_last_hour_is_one_line(width: int, drawings: int) -> None:
-    rates = Rates.between(status_at(90), status_at(100))
-    trend = hour(*range(7))
-    view = LiveView(Snapshot(status_at(100), NOW), rates, "http://localhost:8080", trend=trend)
-    lines = [line for line in drawn(view, width=width, height=40) if "▁" in line]
-    assert len(lines) == (drawings > 0)
-    for line in lines:
-        assert cell_len(line) <= width
-        assert [title in line for title in ("records/s ", " lag ", " delay ")].count(True) == drawings
-        assert f"{rates.total:,.0f}" in line
-
-
-def test_the_hour_is_drawn_with_its_gaps() -> None:
-    trend = hour(0, 100, None, 50)
-    assert blocks([0, 1, None, 7, 14]) == "▁▁ ▄█"
-    assert blocks([None, None]) == "  "
-    values = trend.values("rate", 12)
-    assert values == [0, None, None, None, 100, None, None, None, None, None, None, 50]
-    assert Trend().values("lag", 3) == [None] * 3
-
-
-def test_what_is_seen_later_is_added_to_the_hour() -> None:
-    trend = hour(100)
-    for seconds in range(0, 21):
-        trend.see(status_at(100 + seconds), Rates(total=float(seconds)), float(seconds))
-    assert [each.time for each in trend._points] == [0, 5, 10, 15, 20]
-    assert trend._points[-1].rate == 20
-    assert trend._points[-1].lag == sum(each.lag or 0 for each in status_at(100).partitions)
 
 
 @pytest.mark.parametrize(
