@@ -276,10 +276,8 @@ class TableWork:
 
     def _columns(self) -> Any:
         """Return the table's columns, a StructType. None without a table."""
-        if (found := look_in_files(self._world.files, self.ref.path)) is not None:
-            return found.columns
-        if self._is_missing():
-            return None
+        if (found := look_in_files(self._world.files, self.ref.path)) is not None or self._is_missing():
+            return None if found is None else found.columns
         with self._world.session() as session:
             return schema(session, self.ref)
 
