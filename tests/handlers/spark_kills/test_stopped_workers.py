@@ -12,9 +12,8 @@ from servers.s3_server import S3Server
 
 MakePlace = Callable[..., Place]
 KINDS = [
-    ("replica", "delta"),
-    ("changelog", "delta"),
-    *((mode, "iceberg") for mode in ("replica", "history")),
+    *((mode, "delta") for mode in ("replica", "changelog")),
+    *((mode, "iceberg") for mode in ("replica", "history", "changelog")),
 ]
 
 
