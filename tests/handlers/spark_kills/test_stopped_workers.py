@@ -111,6 +111,20 @@ def test_a_dropped_table_needs_no_spark(make_place: MakePlace) -> None:
     place.check_end()
 
 
+def test_a_stopped_worker_makes_no_dropped_table_again(make_place: MakePlace) -> None:
+    """It was about to make the table, whose DROP another worker has followed by then."""
+    place = make_place("replica", batches=12)
+    at = place.places_of("os.mkdir /lake/shop/orders", PHASES[0])[0]
+    place.forget()
+    process, ended = place.begin(PHASES[0], at=at, kind="STOP", reads=True)
+    assert ended == "STOP", place.told
+    place.run([*[["take", number] for number in range(11)], ["merge"], ["tidy"]])
+    assert place.shifts.go_on(process) == "0", place.told
+    assert not place.table_rows()
+    place.run(_MADE_AGAIN)
+    place.check_end()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_worker_is_stopped_before_each_operation_of_a_drop(make_place: MakePlace) -> None:

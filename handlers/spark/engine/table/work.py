@@ -192,6 +192,9 @@ class TableWork:
         made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
         self.replaced = 0 if made is None else made.size
         if made is not None:
+            if not (after or made.removed) and self.told_held.look().left >= segments[-1].number:
+                self._world.files.delete_tree(str(self.ref.path))  # this worker was stopped meanwhile
+                raise MergeConflict(f"{self.ref} was dropped before this commit made it again")
             return
         with self._world.session() as session, self._world.spark.slots.merging(segments[0].written_ms / 1000):
             self._counted(lambda: merge_by_spark(session, what, self.options))
