@@ -228,7 +228,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
         progress.begin()
     target.look_again()
     if old.path is not None and new.path is not None:
-        _move(target, old.path, new.path)
+        _move(target.around.files, old.path, new.path)
     else:
         _rename(target, old, new)
     progress.finish()
@@ -246,9 +246,8 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
     return rename_table(target, table, table._replace(table=name), step)
 
 
-def _move(target: Target, old: str, new: str) -> None:
+def _move(files: Files, old: str, new: str) -> None:
     """Move a folder, also one that a crash of an object store's rename left partly moved."""
-    files = target.around.files
     if not files.exists(old):
         return
     if not files.exists(new):
@@ -257,9 +256,8 @@ def _move(target: Target, old: str, new: str) -> None:
     # Move its log last: until then, the old place is the table.
     for entry in sorted(files.list(old), key=lambda one: one.name == DELTA_LOG):
         source, goal = f"{old}/{entry.name}", f"{new}/{entry.name}"
-        target.look_again()  # another worker may have done it, and the old place have a new table
         if entry.is_folder:
-            _move(target, source, goal)
+            _move(files, source, goal)
             continue
         if not files.exists(goal):
             files.put(goal, files.read(source))

@@ -191,7 +191,8 @@ def read_commit(files: Files, folder: str, version: int) -> bytes:
         return commit
     raise FilesError(
         f"{path} is empty, as after a power loss: its rows would be lost or doubled. Restore it. Or if it is "
-        "the table's newest, remove it: what it merged is merged again"
+        "the table's newest, remove it: what it merged is merged again. If it was a statement of the source "
+        "(ALTER, TRUNCATE ...), apply that by hand"
     )
 
 

@@ -186,8 +186,7 @@ def vacuumed(table: NextVersion, retention: float) -> bool:
         return False  # of a shallow clone, or of a folder that has several names
     needed, known = ({f"{table.path}/{path}" for path in each} for each in (needed, known))
     entries = [*_entries(table.files, table.path)]
-    found = metadata_in_files(table.files, table.path)
-    if found is None or found.id != table.base.metadata.id:
+    if metadata_in_files(table.files, table.path) != table.base.metadata:
         return True  # another worker has moved another table here: these may be its files
     for path, modified in entries:
         limit = before if path in known else min(before, now - _UNCOMMITTED_MS)

@@ -4,10 +4,14 @@ gets the changes from an earlier position on, in other batches."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from kill_lab import PHASES, Place, Steps, in_a_bucket
 from servers.s3_server import S3Server
+
+from handlers.spark.log.stores.interface import FilesError
 
 MakePlace = Callable[..., Place]
 _AGAIN: Steps = [
@@ -53,6 +57,21 @@ def test_a_worker_is_killed_before_some_operations(make_place: MakePlace, mode: 
     for at in (7, 31):
         place.copied(base)
         assert killed(place, 1, at)
+
+
+def test_a_truncate_is_done_by_hand_if_a_power_loss_has_emptied_its_commit(make_place: MakePlace) -> None:
+    """Somebody has done what the message says."""
+    place = make_place("replica")
+    place.run([*PHASES[0], *PHASES[1], ["take", 5], ["merge"], ["tidy"], ["take", 6], ["merge"]])
+    log = Path(place.lake, "shop/orders/_delta_log")
+    newest = f"{DeltaTable(log.parent).version():020d}.json"
+    (log / newest).write_text("")
+    with pytest.raises(FilesError, match=rf"{newest} is empty.*remove it.*TRUNCATE.*by hand"):
+        place.view()
+    (log / newest).unlink()
+    DeltaTable(log.parent).delete()
+    place.run(_AGAIN)
+    place.check_end()
 
 
 @pytest.mark.soak

@@ -12,9 +12,8 @@ from servers.s3_server import S3Server
 
 MakePlace = Callable[..., Place]
 KINDS = [
-    ("replica", "delta"),
-    ("changelog", "delta"),
-    *((mode, "iceberg") for mode in ("replica", "history")),
+    *((mode, "delta") for mode in ("replica", "changelog")),
+    *((mode, "iceberg") for mode in ("replica", "history", "changelog")),
 ]
 
 
@@ -108,6 +107,20 @@ def test_a_dropped_table_needs_no_spark(make_place: MakePlace) -> None:
     place.run([*_DROP, ["upkeep", 0.0]])
     Path(place.lake, "shop/orders/_delta_log").mkdir(parents=True)
     place.run([["merge"], ["upkeep", 0.0], ["let_go"]])
+    place.run(_MADE_AGAIN)
+    place.check_end()
+
+
+def test_a_stopped_worker_makes_no_dropped_table_again(make_place: MakePlace) -> None:
+    """It was about to make the table, whose DROP another worker has followed by then."""
+    place = make_place("replica", batches=12)
+    at = place.places_of("os.mkdir /lake/shop/orders", PHASES[0])[0]
+    place.forget()
+    process, ended = place.begin(PHASES[0], at=at, kind="STOP", reads=True)
+    assert ended == "STOP", place.told
+    place.run([*[["take", number] for number in range(11)], ["merge"], ["tidy"]])
+    assert place.shifts.go_on(process) == "0", place.told
+    assert not place.table_rows()
     place.run(_MADE_AGAIN)
     place.check_end()
 

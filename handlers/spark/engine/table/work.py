@@ -192,6 +192,9 @@ class TableWork:
         made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
         self.replaced = 0 if made is None else made.size
         if made is not None:
+            if not (after or made.removed) and self.told_held.look().left >= segments[-1].number:
+                self._world.files.delete_tree(str(self.ref.path))  # this worker was stopped meanwhile
+                raise MergeConflict(f"{self.ref} was dropped before this commit made it again")
             return
         with self._world.session() as session, self._world.spark.slots.merging(segments[0].written_ms / 1000):
             self._counted(lambda: merge_by_spark(session, what, self.options))
@@ -276,10 +279,8 @@ class TableWork:
 
     def _columns(self) -> Any:
         """Return the table's columns, a StructType. None without a table."""
-        if (found := look_in_files(self._world.files, self.ref.path)) is not None:
-            return found.columns
-        if self._is_missing():
-            return None
+        if (found := look_in_files(self._world.files, self.ref.path)) is not None or self._is_missing():
+            return None if found is None else found.columns
         with self._world.session() as session:
             return schema(session, self.ref)
 
