@@ -36,7 +36,7 @@ _WORD = re.compile(r"`[^`]*`|\w+")
 _OF_NOW = re.compile(r"\b(?:now|now64|nowInBlock|today)\(")
 _COMPUTED = ("MATERIALIZED", "ALIAS")
 _MEMORY = "_binlane_memory_"
-_LATE = "the history has a later change of the row: if it has not had this one, versions would overlap"
+_LATE = "the history has a later change of the row: it can no longer take this one, should it lack it"
 
 
 class Tables:

@@ -87,9 +87,8 @@ class Table(msgspec.Struct, frozen=True):
 
     def encoded(self, column: str, value: Any) -> bytes:
         """Raises UnfitColumn, and as the codec. In a key, -0.0 is 0.0: IN would tell them apart."""
-        return self.codec(column).encode(
-            value + 0.0 if column in self.key and type(value) is float else value
-        )
+        is_zero = column in self.key and value == 0 and isinstance(value, float)
+        return self.codec(column).encode(0.0 if is_zero else value)
 
     def end(self, column: str) -> End:
         """Return a column's `end_of`. Raises UnfitColumn."""

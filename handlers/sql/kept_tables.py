@@ -74,8 +74,7 @@ class Kept:
     worker: str
     handler: str
     own_tables: OwnTables
-    period: tuple[str, str] | None
-    """As in SqlOptions."""
+    period: tuple[str, str] | None  # as in SqlOptions
 
     def keeps(self, name: TableName) -> bool:
         """Return whether the source table was created or renamed, or any of its changes was applied."""
