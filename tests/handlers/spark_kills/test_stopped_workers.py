@@ -3,6 +3,7 @@ and goes on. Then the first one continues, as after a pause of its machine."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +110,17 @@ def test_a_dropped_table_needs_no_spark(make_place: MakePlace) -> None:
     place.run([["merge"], ["upkeep", 0.0], ["let_go"]])
     place.run(_MADE_AGAIN)
     place.check_end()
+
+
+def test_a_stopped_worker_rejects_no_row_for_the_files_of_another_one(make_place: MakePlace) -> None:
+    """It was about to look whether the table's place is free."""
+    place = make_place("replica")
+    at = place.places_of("os.scandir /lake/shop/orders", PHASES[0])[:2]
+    for each in at:
+        place.forget()
+        place.folder.mkdir()
+        assert overtaken(place, place.copy(), PHASES[0], each)
+        shutil.rmtree(f"{place.folder}-copy")
 
 
 def test_a_stopped_worker_makes_no_dropped_table_again(make_place: MakePlace) -> None:
