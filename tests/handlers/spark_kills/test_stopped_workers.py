@@ -3,7 +3,6 @@ and goes on. Then the first one continues, as after a pause of its machine."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,12 +114,10 @@ def test_a_dropped_table_needs_no_spark(make_place: MakePlace) -> None:
 def test_a_stopped_worker_rejects_no_row_for_the_files_of_another_one(make_place: MakePlace) -> None:
     """It was about to look whether the table's place is free."""
     place = make_place("replica")
-    at = place.places_of("os.scandir /lake/shop/orders", PHASES[0])[:2]
-    for each in at:
+    for at in place.places_of("os.scandir /lake/shop/orders", [["take", 0]]):
         place.forget()
         place.folder.mkdir()
-        assert overtaken(place, place.copy(), PHASES[0], each)
-        shutil.rmtree(f"{place.folder}-copy")
+        assert taken_over(place, [["take", 0]], at)
 
 
 def test_a_stopped_worker_makes_no_dropped_table_again(make_place: MakePlace) -> None:
