@@ -331,3 +331,13 @@ def test_nothing_is_left_of_processes_that_ended(
     assert max(told[3:])[0] <= told[2][0] + 1
     assert max(count for _, count in told[3:]) <= told[2][1] + 1
     assert len(stage.processes._slots[0]._ended) <= 1
+
+
+def test_a_process_that_ends_while_it_is_started_says_how() -> None:
+    before = files()
+    own = beginning.begun()
+    own.child.kill()
+    own.child.wait()
+    with pytest.raises(OSError, match="^it ended at its start: SIGKILL$"):
+        process.Process(0, Listener(NO_METRICS, fail=pytest.fail, rebuilt=pytest.fail), pytest.fail, own)
+    assert files() == before

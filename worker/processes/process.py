@@ -73,10 +73,12 @@ class Process:
         self._child = self._own.child
         try:
             events = self._connect(EVENTS)
-        except BaseException:
+        except BaseException as error:
             self._child.kill()
-            self._child.wait()
+            code = self._child.wait()
             self._own.close()
+            if isinstance(error, BrokenPipeError):
+                raise OSError(f"it ended at its start: {_how(code)}") from error
             raise
         threading.Thread(target=self._watch, name=f"process-{number}-end", daemon=True).start()
         threading.Thread(target=self._listen, args=(events,), name=f"process-{number}", daemon=True).start()
@@ -91,11 +93,7 @@ class Process:
         be tried again."""
         self._end_soon()
         self._over.wait()
-        if self._code >= 0:
-            return f"exit code {self._code}"
-        with contextlib.suppress(ValueError):
-            return signal.Signals(-self._code).name
-        return f"signal {-self._code}"
+        return _how(self._code)
 
     def ask(self, name: str, *rest: Any, latest: Callable[[], float] | None = None) -> Any:
         """Return the child's answer, or raise its error. Raises OSError or EOFError if it has ended.
@@ -185,6 +183,14 @@ class Process:
         with contextlib.suppress(IndexError):
             while True:
                 self._free.pop()[1].close()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
 
 
 def cancel_beyond(threads: Iterable[int], reason: str) -> bool:
