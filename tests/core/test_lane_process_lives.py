@@ -338,6 +338,6 @@ def test_a_process_that_ends_while_it_is_started_says_how() -> None:
     own = beginning.begun()
     own.child.kill()
     own.child.wait()
-    with pytest.raises(OSError, match="^it ended at its start: SIGKILL$"):
+    with pytest.raises(OSError, match=r"^it ended at its start: SIGKILL$"):
         process.Process(0, Listener(NO_METRICS, fail=pytest.fail, rebuilt=pytest.fail), pytest.fail, own)
     assert files() == before
