@@ -187,7 +187,7 @@ def test_every_batch_of_an_ended_process_is_blamed(monkeypatch: Patch) -> None:
         return ProcessDied("it has ended")
 
     monkeypatch.setattr(Slot, "_died", died)
-    found("commit", first=26)
+    found("commit", first=188)
 
 
 def test_a_process_that_has_ended_is_not_started_again(monkeypatch: Patch) -> None:

@@ -203,7 +203,7 @@ def test_a_map_counts_though_the_machine_was_started_anew(monkeypatch: Patch) ->
 
     monkeypatch.setattr(reading, "records", any_boot)
     # Some pages of the map have to be older than others, which takes many records and power losses.
-    found_by("replay", first=670, plan_of=losing_power)
+    found_by("replay", first=1225, plan_of=losing_power)
 
 
 def test_two_workers_append_to_a_journal_at_once(monkeypatch: Patch) -> None:
