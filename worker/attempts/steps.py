@@ -27,6 +27,10 @@ class Step(Enum):
     """Not finished, because the work was called off."""
 
 
+ORDERED = "binlane unblock"
+"""Begins the text of an error if a person has cancelled the call. No attempt is used up."""
+
+
 class MustHalt(Exception):
     """The change can never be dead-lettered: its table halts."""
 

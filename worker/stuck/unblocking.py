@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
-from worker.attempts.steps import SetAside
+from worker.attempts.steps import ORDERED, SetAside
 from worker.lanes.record_location import RecordLocation, blocked_at, set_aside
 from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest
 from worker.stuck.stuck_heads import UnfinishedRecords
@@ -127,7 +127,7 @@ class Unblocking:
         order = SetAside(asked.action, asked.by)
         end, was_cancelled = self.records.clock() + _RUNS_SECONDS, False
         # With the time: a coroutine that has ignored the last order is cancelled again.
-        reason = f"binlane unblock, by {asked.by}, at {datetime.now(UTC):%H:%M:%S}"
+        reason = f"{ORDERED}, by {asked.by}, at {datetime.now(UTC):%H:%M:%S}"
         while True:
             given = [
                 (place.work, place.number)
@@ -142,7 +142,7 @@ class Unblocking:
             if not found.assignment.tracker.is_unfinished(asked.offset):
                 raise Refused(f"{found.assignment.record_at(asked.offset)} has just finished")
             for place in found.locations:  # a coroutine can be cancelled: it is then retried, with the order
-                if place.doing == "running" and place.work:
+                if place.doing == "running" and place.work and place.work.reaches(place.number):
                     was_cancelled |= self.records.calls.cancel(reason, place.work)
             blocked = any(_may_be_set_aside(place) for place in found.locations)
             if not blocked or self.records.clock() > end or self.stopped():
@@ -169,8 +169,8 @@ class Unblocking:
                     letters=order.letters,
                 )
             if self.records.clock() > last:
-                for work, _ in given:  # its last attempt hangs, too
-                    self.records.calls.cancel(f"binlane unblock, by {asked.by}", work)
+                for work in (work for work, number in given if work.reaches(number)):  # it hangs, too
+                    self.records.calls.cancel(f"{ORDERED}, by {asked.by}", work)
             time.sleep(_LOOK_SECONDS)
         committed = self.commit()
         again = "" if committed else "; this is not in Kafka yet, so a crash before the next commit undoes it"
