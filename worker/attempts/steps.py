@@ -27,8 +27,7 @@ class Step(Enum):
     """Not finished, because the work was called off."""
 
 
-ORDERED = "binlane unblock"
-"""Begins the text of an error if a person has cancelled the call. No attempt is used up."""
+ORDERED = "binlane unblock"  # begins the error of a call that a person has cancelled: no attempt is used up
 
 
 class MustHalt(Exception):
