@@ -16,7 +16,6 @@ from worker.attempts.limit import Limited
 from worker.attempts.steps import ORDERED, MustHalt, MustWait, ProcessAway, ProcessDied, Step, Tried, Watch
 
 Work = TypeVar("Work", bound=Tried)
-_ORDER_SECONDS = 1.0  # after a cancelled call: its order comes within that
 _ALONE = 5.0
 """Seconds between attempts of a table if the target is unavailable to that table only."""
 
@@ -259,7 +258,7 @@ class HandlerRun:
     ) -> Step | None:
         retry = work.rule.retry
         if work.ordered(self.done) is None and text_of(error).startswith(ORDERED):
-            self.attempt, self.delay = max(self.attempt, 1), _ORDER_SECONDS
+            self.attempt, self.delay = max(self.attempt, 1), 1.0  # its order comes within that
             return Step.RETRY
         attempt, self.attempt = self.attempt, self.attempt + 1
         if not self.splitting and work.ordered(self.done) is None:
