@@ -7,7 +7,7 @@ import hashlib
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ _VERSION = 1
 _LAYOUT = struct.Struct("<IIQqqq16xIBBxx")
 SIZE = _LAYOUT.size
 _AFTER_CHECKSUM = 4
-_KEY_AT = 8
+_KEY = struct.Struct("<8xQ48x")  # the partition's key alone
 _NO_TIME = -(2**63)
 _MOVED = 1
 
@@ -107,36 +107,31 @@ def files_in(folder: Path) -> dict[int, Path]:
     return dict(sorted(ours.items()))
 
 
-def units_of(folder: Path, key: int) -> Iterator[Unit]:
-    """Yield the valid units of a partition, newest first. Reads one file at a time."""
-    wanted = key.to_bytes(8, "little")
+def units_of(folder: Path, keys: Container[int]) -> Iterator[Unit]:
+    """Yield the valid units of these partitions, newest first. Reads one file at a time."""
     for first, path in reversed(files_in(folder).items()):
         try:
             data = path.read_bytes()
         except FileNotFoundError:  # a worker has just removed it
             continue
-        end = len(data)
-        while (at := data.rfind(wanted, 0, end)) >= 0:
-            end = at + len(wanted) - 1
-            begin = at - _KEY_AT
-            unit = None if begin % SIZE else unpacked(data[begin : begin + SIZE], first + begin // SIZE)
-            if unit is not None:
-                yield unit
+        found = [key for (key,) in _KEY.iter_unpack(data[: len(data) // SIZE * SIZE])]
+        for place in range(len(found) - 1, -1, -1):
+            if found[place] in keys:
+                unit = unpacked(data[place * SIZE : (place + 1) * SIZE], first + place)
+                if unit is not None:
+                    yield unit
 
 
 def last_unit(path: Path) -> tuple[Unit | None, int, int]:
     """Return the last valid unit of a file, where that unit ends, and the file's size."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(descriptor).st_size
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
         for count in range(size // SIZE, 0, -1):
-            data = os.pread(descriptor, SIZE, (count - 1) * SIZE)
+            data = os.pread(file.fileno(), SIZE, (count - 1) * SIZE)
             unit = unpacked(data, int(path.stem) + count - 1)
             if unit is not None:
                 return unit, count * SIZE, size
         return None, 0, size
-    finally:
-        os.close(descriptor)
 
 
 def write(folder: Path, first: int, place: int, data: bytes, *, flush: bool) -> None:

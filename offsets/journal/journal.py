@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,7 +91,7 @@ class Journal:
 
         Raises JournalError: it cannot be read."""
         with self._guarded("read"):
-            every = list(units_of(self.folder, key_of(self.group, partition)))
+            every = list(units_of(self.folder, {key_of(self.group, partition)}))
         timed: list[Unit] = []
         known = 0  # the topic's id
         for unit in reversed(every):
@@ -111,12 +110,20 @@ class Journal:
         lower = [each for each in (found.lower, further.lower) if each is not None]
         return Found(max(lower, key=lambda each: each.offset), further.upper)
 
-    def history(self, partition: TopicPartition, limit: int) -> list[Unit]:
-        """Return the partition's last units, newest first, for any id of its topic.
+    def history(self, partitions: Iterable[TopicPartition], limit: int) -> dict[TopicPartition, list[Unit]]:
+        """Return each partition's last units, newest first, for any id of its topic. Reads each file once.
 
         Raises JournalError: it cannot be read."""
+        found: dict[TopicPartition, list[Unit]] = {one: [] for one in partitions}
+        lacking = {key_of(self.group, one): units for one, units in found.items()}
         with self._guarded("read"):
-            return list(islice(units_of(self.folder, key_of(self.group, partition)), limit))
+            for unit in units_of(self.folder, lacking):
+                lacking[unit.key].append(unit)
+                if len(lacking[unit.key]) == limit:
+                    del lacking[unit.key]
+                    if not lacking:
+                        break
+        return found
 
     def _write(self, entries: list[Entry]) -> None:
         """Append units for these, in a new file if the last one is full. Cuts off a torn end."""
@@ -130,6 +137,8 @@ class Journal:
         number = first + end // SIZE
         is_new = not files or number - first + len(entries) > self.units_per_file
         if is_new:
+            if files and self.flush is not None:
+                write(self.folder, first, end, b"", flush=True)  # the file that is now full
             first, end = number, 0
         now = self.clock()
         written = int(now * 1000)

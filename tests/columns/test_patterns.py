@@ -85,6 +85,23 @@ def test_what_would_take_long_is_refused(pattern: str) -> None:
     assert time.process_time() - begin < 1
 
 
+def test_patterns_that_differ_in_each_row_take_little_time() -> None:
+    """Another column may be the pattern."""
+    begin = time.process_time()
+    for row in range(20):
+        assert like("b" * 50_001, f"%{'b' * 50_000}{row}%") is False
+    for row in range(20_000):
+        assert like(f"a{row}", f"a{row}%") is True
+    assert time.process_time() - begin < 1
+
+
+def test_a_long_pattern_is_refused_even_for_a_short_text() -> None:
+    """To compile it takes time, and what is compiled is kept."""
+    with pytest.raises(FilterFault, match="takes more than 50000000 steps"):
+        like("a", "_" * 10_001)
+    assert like("a" * 5_000, "_" * 5_000) is True
+
+
 def test_a_long_text_may_be_searched_for_a_short_pattern() -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 100_000
     assert like(text, "%fox_leaps%") is False

@@ -54,7 +54,7 @@ class Site:
         of.tracker.register(came).finish(came[:count])
 
     def journaled(self, of: Assignment) -> list[tuple[int, int | None]]:
-        found = Journal(self.folder, "replica").history(of.partition, 100)
+        found = Journal(self.folder, "replica").history([of.partition], 100)[of.partition]
         return [(unit.offset, unit.source_ms) for unit in reversed(found)]
 
     def count(self, result: str) -> float | None:

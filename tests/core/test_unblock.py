@@ -412,6 +412,58 @@ def test_a_coroutine_that_hangs_at_a_later_record_is_cancelled(start: Start) -> 
     assert handler.waiting == 2, "the records before it were tried without it"
 
 
+def slow_before(row: int, seconds: float) -> Hanging:
+    """A handler whose calls without this row take a while."""
+
+    class Slow(Hanging):
+        async def handle(self, batch: Batch) -> None:
+            if all(change.offset != row for change in batch.changes):
+                await asyncio.sleep(seconds)
+            await super().handle(batch)
+
+    return Slow(row)
+
+
+@pytest.mark.parametrize("attempts", [1, 2], ids=["split at once", "tried again"])
+def test_no_call_without_the_record_is_cancelled(start: Start, attempts: int) -> None:
+    """Its rows would be skipped, though nobody named them."""
+    stage, handler = start(), slow_before(2, 0.4)
+    retry = {**ONCE, "max_attempts": attempts}
+    table = unit("orders", awaited(handler), retry=retry, on_failure="skip")
+    stage.offer((table, range(5)))
+    unblock = Unblocked(stage, table, clock=lambda: time.monotonic() * 15)
+    stage.wait(lambda: handler.waiting == 1)
+    with capture_logs():
+        while stage.partition.tracker.is_unfinished(2):
+            unblock.ask(2)
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(5))
+    assert handler.applied == [0, 1, 3, 4]
+
+
+def test_an_order_in_a_batch_cut_anew_is_about_its_record_alone(start: Start) -> None:
+    handler = Applying({(0, 0)}, lambda _: TargetUnavailable("503", retry_after=800))
+    table = unit("orders", handler, on_failure="skip")
+    stage = start()
+    table.orders[stage.partition, 0] = order = SetAside("skip", "ann")
+    stage.offer((table, range(4)))
+    stage.wait(lambda: order.changes)
+    handler.bad.clear()
+    for bound in table.table.handlers:
+        bound.circuit.hurry()
+    stage.lanes.unblock()
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(4))
+    assert [offset for offset, _ in handler.applied] == [1, 2, 3]
+
+
+def test_an_order_about_a_record_behind_a_bad_one_waits_for_it(start: Start) -> None:
+    first, second = Applying(set(), lambda _: ValueError()), Applying(set(), lambda _: ValueError())
+    table, stage = unit("orders", first, second), start()
+    table.orders[stage.partition, 3] = SetAside("skip", "ann")
+    stage.offer((table, [0, BAD, 2, 3]))
+    stage.wait(lambda: table.halted)
+    assert first.applied == second.applied == [(0, 0)]
+
+
 def test_a_batch_that_is_just_tried_again_is_waited_for(start: Start) -> None:
     """A table with short delays runs much of the time."""
     handler = Applying({(0, 0)}, lambda _: ValueError("no"))

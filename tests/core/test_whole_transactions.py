@@ -210,6 +210,17 @@ def test_a_statement_ends_a_transaction() -> None:
     assert stage.batches() == [[0], [1], [2]]
 
 
+@pytest.mark.parametrize("queued", [1, 7])
+def test_a_statement_of_another_table_ends_it_too(queued: int) -> None:
+    """Its place in the queue has no record: behind a table that waits, and behind one that is cut."""
+    stage = Stage(source="canal")
+    rows = [record(at, gtid=f"g{at}") for at in range(queued)]
+    renames = {"isDdl": True, "type": "RENAME", "sql": "RENAME TABLE shop.items TO shop.orders", "data": None}
+    stage.poll(rows[0])
+    stage.poll(*rows[1:], record(queued, "items", **renames))
+    assert [offset for batch in stage.batches() for offset in batch] == [*range(queued + 1)]
+
+
 def test_a_delivery_that_waits_for_room_may_have_the_rest() -> None:
     """Its borders count only when the lanes have its records."""
     stage = Stage(max_records=8)

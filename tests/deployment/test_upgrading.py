@@ -82,11 +82,11 @@ def test_the_metadata_of_a_commit_is_read_and_that_of_a_newer_release_tells_noth
 
 def test_the_journal_is_searched_and_written_on(left: Path) -> None:
     journal = Journal(left / "state", "replica")
-    found = journal.history(PARTITION, 10)
+    found = journal.history([PARTITION], 10)[PARTITION]
     assert [(each.offset, each.source_ms) for each in found] == [(10, TIME + 10_000), (5, TIME + 5_000)]
     journal.append([Entry(PARTITION, 15, TIME + 15_000, CHECKPOINT.topic_id)])
     assert journal.search(PARTITION, TIME + 9_000, CHECKPOINT.topic_id).lower.offset == 5
-    assert [each.offset for each in journal.history(PARTITION, 10)] == [15, 10, 5]
+    assert [each.offset for each in journal.history([PARTITION], 10)[PARTITION]] == [15, 10, 5]
 
 
 def test_the_map_of_finished_offsets_is_read(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:

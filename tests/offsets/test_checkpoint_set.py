@@ -67,7 +67,7 @@ def test_a_time_of_the_source_is_found_in_the_journal(site: Site) -> None:
     assert "is now at 4, in Kafka and in " in done.stdout
     assert "by source time, from the journal: all earlier changes happened before " in done.stdout
     assert "2026-03-01T11:30:00.000Z, and later ones start before offset 7" in done.stdout
-    [moved, *_] = journal_of(site).history(site.first, 1)
+    [moved, *_] = journal_of(site).history([site.first], 1)[site.first]
     assert (moved.offset, moved.source_ms, moved.moved) == (4, None, True)
 
 

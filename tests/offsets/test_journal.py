@@ -59,15 +59,48 @@ def test_what_was_appended_comes_back_newest_first(tmp_path: Path) -> None:
     clock.now = 1_005.5
     journal.append([Entry(SHOP, 9, 80, "id-1"), Entry(SHOP, 2, None, "id-1", moved=True)])
     for each in (journal, reopened(journal)):
-        found = each.history(SHOP, 10)
+        found = each.history([SHOP], 10)[SHOP]
         assert [(u.offset, u.source_ms, u.written_ms, u.moved) for u in found] == [
             (2, None, 1_005_500, True),
             (9, 80, 1_005_500, False),
             (5, None, 1_000_000, False),
         ]
-        assert offsets(each.history(SHOP, 2)) == [2, 9]
-        assert offsets(each.history(STOCK, 10)) == [7]
-        assert each.history(TopicPartition("cdc.shop", 1), 10) == []
+        assert offsets(each.history([SHOP], 2)[SHOP]) == [2, 9]
+        assert offsets(each.history([STOCK], 10)[STOCK]) == [7]
+        assert each.history([TopicPartition("cdc.shop", 1)], 10)[TopicPartition("cdc.shop", 1)] == []
+
+
+def test_the_histories_of_many_partitions_take_one_look_at_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most partitions of a topic may be idle, and have nothing in any file."""
+    journal = Journal(tmp_path, "replica", units_per_file=16)
+    for offset in range(1, 101):
+        journal.append([at(offset), *([at(offset, STOCK)] if offset < 3 else [])])
+    looked = []
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: looked.append(path) or read(path))
+    idle = [TopicPartition("cdc.idle", number) for number in range(50)]
+    found = journal.history([SHOP, STOCK, *idle], 3)
+    assert {place: offsets(units) for place, units in found.items() if units} == {
+        SHOP: [100, 99, 98],
+        STOCK: [2, 1],
+    }
+    assert len(looked) == len(set(looked)) == len(list(tmp_path.glob("*.journal")))
+    looked.clear()
+    assert offsets(journal.history([SHOP], 3)[SHOP]) == [100, 99, 98]
+    assert len(looked) == 1, "no file is read for nothing"
+
+
+def test_a_file_that_is_full_is_flushed_before_the_next_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: flushed.append(os.fstat(descriptor).st_size))
+    journal = Journal(tmp_path, "replica", units_per_file=4, flush=60.0, clock=Clock())
+    for offset in range(1, 6):
+        journal.append([at(offset)])
+    assert flushed == [SIZE, 4 * SIZE, SIZE]
 
 
 def test_groups_that_share_a_folder_see_their_own_alone(tmp_path: Path) -> None:
@@ -75,8 +108,8 @@ def test_groups_that_share_a_folder_see_their_own_alone(tmp_path: Path) -> None:
     one.append([at(5)])
     other.append([at(99)])
     one.append([at(6)])
-    assert offsets(one.history(SHOP, 9)) == [6, 5]
-    assert offsets(Journal(tmp_path, "other").history(SHOP, 9)) == [99]
+    assert offsets(one.history([SHOP], 9)[SHOP]) == [6, 5]
+    assert offsets(Journal(tmp_path, "other").history([SHOP], 9)[SHOP]) == [99]
 
 
 def test_a_time_is_found_between_the_units_around_it(journal: Journal) -> None:
@@ -133,7 +166,7 @@ def test_after_a_step_back_its_own_branch_counts_and_beyond_it_the_one_that_had_
     for each in (journal, reopened(journal)):
         lower, upper = each.search(SHOP, time_below(42))
         assert (lower and lower.offset, upper and upper.offset) == (33, 44)
-        assert offsets(each.history(SHOP, 20)) == [55, 44, 33, 24, 18, 15, 50, 40, 30, 20, 10]
+        assert offsets(each.history([SHOP], 20)[SHOP]) == [55, 44, 33, 24, 18, 15, 50, 40, 30, 20, 10]
 
 
 def test_a_topic_made_anew_begins_anew(journal: Journal) -> None:
@@ -147,7 +180,7 @@ def test_a_topic_made_anew_begins_anew(journal: Journal) -> None:
         lower, upper = each.search(SHOP, time_below(30), "second")
         assert (lower and lower.offset, upper and upper.offset) == (25, 35), "without its id: the same"
         assert each.search(SHOP, time_below(12), "second").lower is None
-        assert offsets(each.history(SHOP, 20)) == [35, 25, 15, 0, 30, 20, 10]
+        assert offsets(each.history([SHOP], 20)[SHOP]) == [35, 25, 15, 0, 30, 20, 10]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -194,7 +227,7 @@ def test_files_may_be_removed_from_the_oldest_on(tmp_path: Path) -> None:
     for path in files[:-1]:
         path.unlink()
     after = reopened(journal)
-    assert after.history(STOCK, 9) == []
+    assert after.history([STOCK], 9)[STOCK] == []
     assert after.search(STOCK, time_below(71)) == (None, None)
     assert after.search(SHOP, time_below(199)).lower is not None
     assert after.search(SHOP, time_below(3)).lower is None
@@ -230,7 +263,7 @@ def test_old_files_and_those_beyond_the_size_are_removed_and_the_last_one_never(
     clock.now += 1_000_000
     journal.append([at(1_001)])
     assert len(numbers()) == 1
-    assert journal.history(SHOP, 1)[0].offset == 1_001
+    assert journal.history([SHOP], 1)[SHOP][0].offset == 1_001
 
 
 def test_a_clock_that_was_ahead_once_keeps_no_file_for_ever(tmp_path: Path) -> None:
@@ -270,7 +303,7 @@ def test_a_file_of_somebody_else_is_left_alone(journal: Journal) -> None:
     (journal.folder / "99.journal").write_text("mine")
     after = reopened(journal)
     after.append([at(6)])
-    assert offsets(reopened(journal).history(SHOP, 9)) == [6, 5]
+    assert offsets(reopened(journal).history([SHOP], 9)[SHOP]) == [6, 5]
     assert (journal.folder / "99.journal").read_text() == "mine"
 
 
@@ -279,9 +312,9 @@ def test_a_journal_whose_folder_was_moved_away_begins_anew_in_its_place(tmp_path
     journal.append([at(5)])
     journal.folder.rename(tmp_path / "away")
     journal.append([at(6)])
-    assert offsets(reopened(journal).history(SHOP, 9)) == [6]
+    assert offsets(reopened(journal).history([SHOP], 9)[SHOP]) == [6]
     moved = Journal(tmp_path / "away", "replica")
-    assert offsets(moved.history(SHOP, 9)) == [5]
+    assert offsets(moved.history([SHOP], 9)[SHOP]) == [5]
 
 
 def test_a_journal_that_was_removed_meanwhile_begins_anew(journal: Journal) -> None:
@@ -290,7 +323,7 @@ def test_a_journal_that_was_removed_meanwhile_begins_anew(journal: Journal) -> N
         path.unlink()
     journal.folder.rmdir()
     journal.append([at(6)])
-    assert offsets(reopened(journal).history(SHOP, 9)) == [6]
+    assert offsets(reopened(journal).history([SHOP], 9)[SHOP]) == [6]
 
 
 def test_what_is_damaged_in_the_middle_is_passed_by(tmp_path: Path) -> None:
@@ -301,7 +334,7 @@ def test_what_is_damaged_in_the_middle_is_passed_by(tmp_path: Path) -> None:
     data[40 * SIZE : 60 * SIZE] = bytes(20 * SIZE)
     path.write_bytes(data)
     damaged = reopened(journal)
-    assert offsets(damaged.history(SHOP, 200)) == [*range(100, 60, -1), *range(40, 0, -1)]
+    assert offsets(damaged.history([SHOP], 200)[SHOP]) == [*range(100, 60, -1), *range(40, 0, -1)]
     lower, upper = damaged.search(SHOP, time_below(20))
     assert (lower and lower.offset, upper and upper.offset) == (19, 20)
     lower, upper = damaged.search(SHOP, time_below(50))
@@ -314,12 +347,12 @@ def test_zeros_at_the_end_as_a_power_loss_leaves_them_are_cut_off_and_told(journ
     with path.open("ab") as file:
         file.write(bytes(3 * SIZE + 10))
     after = reopened(journal)
-    assert offsets(after.history(SHOP, 9)) == [5]
+    assert offsets(after.history([SHOP], 9)[SHOP]) == [5]
     with capture_logs() as logs:
         after.append([at(6)])
     assert [(line["event"], line["torn_bytes"]) for line in logs] == [("journal_cut", 3 * SIZE + 10)]
     assert path.stat().st_size == 2 * SIZE
-    assert offsets(after.history(SHOP, 9)) == [6, 5]
+    assert offsets(after.history([SHOP], 9)[SHOP]) == [6, 5]
 
 
 def test_a_journal_of_a_newer_version_is_told_and_left_as_it_is(journal: Journal) -> None:
@@ -331,7 +364,7 @@ def test_a_journal_of_a_newer_version_is_told_and_left_as_it_is(journal: Journal
 
     data[:4] = _checksum(bytes(data[4:]), 0).to_bytes(4, "little")
     path.write_bytes(data)
-    for use in (lambda each: each.append([at(6)]), lambda each: each.history(SHOP, 1)):
+    for use in (lambda each: each.append([at(6)]), lambda each: each.history([SHOP], 1)[SHOP]):
         with pytest.raises(JournalError, match="newer binlane"):
             use(reopened(journal))
     assert path.read_bytes() == data
@@ -353,7 +386,7 @@ def test_a_journal_is_read_where_it_may_not_be_written(tmp_path: Path) -> None:
             folder.chmod(0o755)
         os.seteuid(65534)
     try:
-        assert offsets(Journal(tmp_path, "replica").history(SHOP, 9)) == [6, 5]
+        assert offsets(Journal(tmp_path, "replica").history([SHOP], 9)[SHOP]) == [6, 5]
         with pytest.raises(JournalError, match="Permission denied"):
             Journal(tmp_path, "replica").append([at(7)])
     finally:
@@ -379,11 +412,11 @@ for _ in range(2):
         assert "File too large" in str(error), error
     else:
         raise AssertionError("there was no room")
-    assert [unit.offset for unit in journal.history(place, 3)] == [11, 10, 9]
-    assert [unit.offset for unit in Journal(folder, "replica").history(place, 3)] == [11, 10, 9]
+    assert [unit.offset for unit in journal.history([place], 3)[place]] == [11, 10, 9]
+    assert [unit.offset for unit in Journal(folder, "replica").history([place], 3)[place]] == [11, 10, 9]
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 journal.append([Entry(place, 20, 20)])
-assert [unit.offset for unit in Journal(folder, "replica").history(place, 3)] == [20, 11, 10]
+assert [unit.offset for unit in Journal(folder, "replica").history([place], 3)[place]] == [20, 11, 10]
 assert Journal(folder, "replica").search(place, 15).lower.offset == 11
 """
 
@@ -413,8 +446,8 @@ def test_processes_that_append_at_once_lose_nothing_of_each_other(tmp_path: Path
         for group in ("one", "two", "two")
     ]
     assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0]
-    assert offsets(Journal(tmp_path, "one").history(SHOP, 1_000)) == list(range(300, 0, -1))
-    both = offsets(Journal(tmp_path, "two").history(SHOP, 1_000))
+    assert offsets(Journal(tmp_path, "one").history([SHOP], 1_000)[SHOP]) == list(range(300, 0, -1))
+    both = offsets(Journal(tmp_path, "two").history([SHOP], 1_000)[SHOP])
     assert sorted(both) == sorted([*range(1, 301)] * 2), "two workers of one group, each with all of its own"
     numbers = [unit.number for unit in units_in(tmp_path)]
     assert numbers == list(range(len(numbers)))
@@ -429,6 +462,6 @@ def test_what_is_held_by_another_process_is_told_soon(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(JournalError, match="locked by another process"):
             journal.append([at(6)])
-        assert offsets(journal.history(SHOP, 9)) == [5]
+        assert offsets(journal.history([SHOP], 9)[SHOP]) == [5]
     journal.append([at(7)])
-    assert offsets(journal.history(SHOP, 9)) == [7, 5]
+    assert offsets(journal.history([SHOP], 9)[SHOP]) == [7, 5]

@@ -67,7 +67,7 @@ def answers(journal: Journal, left: list[Unit]) -> None:
     """Of each partition, all that is left is found, and every search is a safe one."""
     for place in PLACES:
         own = [unit for unit in left if unit.key == key_of("replica", place)]
-        found = journal.history(place, 1_000)
+        found = journal.history([place], 1_000)[place]
         assert {(u.offset, u.written_ms) for u in found} == {(u.offset, u.written_ms) for u in own}
         for source_ms in range(0, 4_800, 400):
             lower, upper = journal.search(place, source_ms)

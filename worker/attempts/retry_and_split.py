@@ -13,7 +13,7 @@ from handlers.failures import AskAgain
 from worker.attempts.backoff import backoff, seconds_to_wait, text_of
 from worker.attempts.circuit import BoundHandler
 from worker.attempts.limit import Limited
-from worker.attempts.steps import MustHalt, MustWait, ProcessAway, ProcessDied, Step, Tried, Watch
+from worker.attempts.steps import ORDERED, MustHalt, MustWait, ProcessAway, ProcessDied, Step, Tried, Watch
 
 Work = TypeVar("Work", bound=Tried)
 _ALONE = 5.0
@@ -257,6 +257,9 @@ class HandlerRun:
         self, work: Tried, end: int, error: BaseException, random: Callable[[], float]
     ) -> Step | None:
         retry = work.rule.retry
+        if work.ordered(self.done) is None and text_of(error).startswith(ORDERED):
+            self.attempt, self.delay = max(self.attempt, 1), 1.0  # its order comes within that
+            return Step.RETRY
         attempt, self.attempt = self.attempt, self.attempt + 1
         if not self.splitting and work.ordered(self.done) is None:
             if retry.max_attempts is None or attempt < retry.max_attempts:

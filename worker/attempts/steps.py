@@ -27,6 +27,9 @@ class Step(Enum):
     """Not finished, because the work was called off."""
 
 
+ORDERED = "binlane unblock"  # begins the error of a call that a person has cancelled: no attempt is used up
+
+
 class MustHalt(Exception):
     """The change can never be dead-lettered: its table halts."""
 

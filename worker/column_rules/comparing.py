@@ -136,6 +136,7 @@ MOST_STEPS = 50_000_000
 contain both texts."""
 _SHORT = 100
 """Characters of a pattern for which the text may have any length."""
+_LEAST = 5_000  # the least length that counts for a text: a long pattern with _ takes time by itself
 
 _PIECES = re.compile(r"%+|_|\\?(.)", re.DOTALL)
 
@@ -150,33 +151,41 @@ def like(value: Any, pattern: Any) -> bool | None:
     if not isinstance(value, str) or not isinstance(pattern, str):
         other = pattern if isinstance(value, str) else value
         raise FilterFault(f"filter: LIKE compares text, not {kind_named(other)}")
-    if len(pattern) > _SHORT and "_" in pattern and len(value) * len(pattern) > MOST_STEPS:
+    if len(pattern) > _SHORT and "_" in pattern and max(len(value), _LEAST) * len(pattern) > MOST_STEPS:
         raise FilterFault(
             f"filter: LIKE takes more than {MOST_STEPS} steps for a row, because its pattern contains _ and "
             "pattern and text are long; remove _ or shorten the pattern"
         )
-    (first, begin), *others = _parts(pattern)
+    (find, begin), *others = _parts(pattern)
     if not others:
-        return first.fullmatch(value) is not None
-    last, length = others.pop()
+        return len(value) == begin and find(value, 0, begin) == 0
+    find_last, length = others.pop()
     end = len(value) - length
-    if begin > end or not first.match(value) or not last.match(value, end):
+    if begin > end or find(value, 0, begin) < 0 or find_last(value, end, len(value)) < 0:
         return False
-    for part, _ in others:  # its first place is the best
-        found = part.search(value, begin, end)
-        if found is None:
+    for find, length in others:  # its first place is the best
+        if (place := find(value, begin, end)) < 0:
             return False
-        begin = found.end()
+        begin = place + length
     return True
 
 
 @lru_cache(maxsize=256)
-def _parts(pattern: str) -> list[tuple[re.Pattern[str], int]]:
-    """Translate the parts between the % of a pattern. Return them with their lengths."""
+def _parts(pattern: str) -> list[tuple[Callable[[str, int, int], int], int]]:
+    """Split a pattern at each %. Return how to find each part in a text, and its length."""
     parts: list[list[str]] = [[]]
     for piece in _PIECES.finditer(pattern):
         if piece[0][0] == "%":
             parts.append([])
         else:
-            parts[-1].append("." if piece[0] == "_" else re.escape(piece[1]))
-    return [(re.compile("".join(part), re.DOTALL), len(part)) for part in parts]
+            parts[-1].append("" if piece[0] == "_" else piece[1])
+    return [(_finding(part), len(part)) for part in parts]
+
+
+def _finding(part: list[str]) -> Callable[[str, int, int], int]:
+    """Return how to find a part, whose `_` are empty. Only with `_` is it worth the time to compile it."""
+    text = "".join(part)
+    if len(text) == len(part):
+        return lambda value, begin, end: value.find(text, begin, end)
+    search = re.compile("".join(re.escape(each) or "." for each in part), re.DOTALL).search
+    return lambda value, begin, end: -1 if (found := search(value, begin, end)) is None else found.start()

@@ -35,14 +35,14 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
             own = cluster.own
             journal = cluster.journal if history else None
             places = [each.partition for each in positions]
-            units = {one: [] if journal is None else journal.history(one, history) for one in places}
+            units = {} if journal is None else journal.history(places, history)
     except (CheckpointError, JournalError, ReadFault) as error:
         return output.failed(error)
     if as_json:
         shown = _as_json(configuration, own, positions, warnings)
         if history:
             for told, each in zip(shown["partitions"], positions, strict=True):
-                told["history"] = [_unit(unit) for unit in units[each.partition]]
+                told["history"] = [_unit(unit) for unit in units.get(each.partition, ())]
         output.json(shown)
         return 0
     console = wide_console()

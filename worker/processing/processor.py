@@ -133,7 +133,7 @@ class Processor(threading.Thread):
 
     def _handle(self, work: Work) -> Work | None:
         # Decoding may have taken a while.
-        alone = work.table.sole and not work.runs and not self._failures.called_off(work)
+        alone = work.table.sole and not work.runs and not work.orders and not self._failures.called_off(work)
         try:
             outcomes = self._try_alone(work) if alone else self._step_decoded(work)
         except _NotDecoded:

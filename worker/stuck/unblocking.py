@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
-from worker.attempts.steps import SetAside
+from worker.attempts.steps import ORDERED, SetAside
 from worker.lanes.record_location import RecordLocation, blocked_at, set_aside
 from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest
 from worker.stuck.stuck_heads import UnfinishedRecords
@@ -125,24 +125,22 @@ class Unblocking:
     def _order(self, asked: UnblockRequest, found: _Found) -> tuple[SetAside, list[_Given]]:
         """Give the order to the batches that are blocked at the record. Raises Refused."""
         order = SetAside(asked.action, asked.by)
-        end, was_cancelled = self.records.clock() + _RUNS_SECONDS, False
+        end, was_cancelled, lanes = self.records.clock() + _RUNS_SECONDS, False, self.records.lanes
         # With the time: a coroutine that has ignored the last order is cancelled again.
-        reason = f"binlane unblock, by {asked.by}, at {datetime.now(UTC):%H:%M:%S}"
+        reason = f"{ORDERED}, by {asked.by}, at {datetime.now(UTC):%H:%M:%S}"
         while True:
             given = [
                 (place.work, place.number)
                 for place in found.locations
                 if place.work is not None
-                and set_aside(
-                    self.records.lanes, place.unit, place.work, place.number, order, or_before=was_cancelled
-                )
+                and set_aside(lanes, place.unit, place.work, place.number, order, or_before=was_cancelled)
             ]
             if given:
                 return order, given
             if not found.assignment.tracker.is_unfinished(asked.offset):
                 raise Refused(f"{found.assignment.record_at(asked.offset)} has just finished")
             for place in found.locations:  # a coroutine can be cancelled: it is then retried, with the order
-                if place.doing == "running" and place.work:
+                if place.doing == "running" and place.work and place.work.reaches(place.number):
                     was_cancelled |= self.records.calls.cancel(reason, place.work)
             blocked = any(_may_be_set_aside(place) for place in found.locations)
             if not blocked or self.records.clock() > end or self.stopped():
@@ -169,8 +167,8 @@ class Unblocking:
                     letters=order.letters,
                 )
             if self.records.clock() > last:
-                for work, _ in given:  # its last attempt hangs, too
-                    self.records.calls.cancel(f"binlane unblock, by {asked.by}", work)
+                for work in (work for work, number in given if work.reaches(number)):  # it hangs, too
+                    self.records.calls.cancel(f"{ORDERED}, by {asked.by}", work)
             time.sleep(_LOOK_SECONDS)
         committed = self.commit()
         again = "" if committed else "; this is not in Kafka yet, so a crash before the next commit undoes it"
@@ -216,7 +214,7 @@ class Unblocking:
         position = found.assignment.record_at(asked.offset)
         running = next((place for place in found.locations if place.doing == "running"), None)
         if running is not None:
-            return f"{position} {self._runs(asked, found, running, was_cancelled=was_cancelled)}"
+            return f"{position} {self._runs(asked, found, running, was_cancelled)}"
         if any(place.doing == "held back" for place in found.locations):
             by, offset = next(place.held_by for place in found.locations if place.held_by is not None)
             return (
@@ -225,9 +223,7 @@ class Unblocking:
             )
         return f"{position} is not what blocks {asked.table}: {self._stands(asked.table)}"
 
-    def _runs(
-        self, asked: UnblockRequest, found: _Found, place: RecordLocation, *, was_cancelled: bool
-    ) -> str:
+    def _runs(self, asked: UnblockRequest, found: _Found, place: RecordLocation, cancelled: bool) -> str:
         now = self.records.clock()
         calls = [call for call in self.records.calls.current().values() if call.work is place.work]
         who = ", ".join(f"handler {call.handler} for {now - call.since:.0f} s" for call in calls)
@@ -242,7 +238,7 @@ class Unblocking:
         if found.assignment.tracker.head != asked.offset:
             line = f"once it is the partition's first unfinished record, {line}"
         why = "A running handler cannot be interrupted, and nothing shows that it fails: give it a timeout"
-        if was_cancelled:
+        if cancelled:
             why = "It was cancelled, and has not ended: unblock it again, which cancels it again"
         return (
             f"{told}. {why}. If it hangs, restart the worker; if it hangs there again, stop the worker and "

@@ -156,7 +156,7 @@ class Unit:
     def is_open(self) -> bool:
         """Whether more of its first transaction may come, and it must wait for that."""
         first, last = self.chunks[0], self.chunks[-1]
-        if not self.table.whole or first.alone:
+        if not self.table.whole or first.alone or last.alone:  # a statement ends it
             return False
         queued = offset_at(last.messages, -1) if last.assignment is first.assignment else -1
         return first.assignment.transactions.begin(queued=queued) <= offset_at(first.messages, 0)

@@ -198,6 +198,11 @@ class Work:
             return {self.finished}
         return {bisect_right(self.ends, run.done) for run in self.runs if not run.finished}
 
+    def reaches(self, number: int) -> bool:
+        """Return whether a handler's next or running call has this record or later ones. Any thread."""
+        begin = self.ends[number - 1] if number and self.runs else 0
+        return not self.runs or any(begin < end for run in self.runs for end in run.ends[-1:])
+
     def offsets(self) -> Iterable[tuple[Chunk, int]]:
         """The offset of each record. Reads no file."""
         for chunk in self.chunks:
@@ -349,7 +354,7 @@ class Work:
             taken.append(chunk if len(chunk.messages) <= records else chunk.split(records)[0])
             records -= len(chunk.messages)
         work = Work.of(self.unit, taken)
-        work.orders = self.orders
+        work.orders = {at: order for at, order in self.orders.items() if at < work.records}
         return work
 
     def unfinished_chunks(self, first: int | None = None) -> list[Chunk]:
