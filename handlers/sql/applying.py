@@ -129,9 +129,13 @@ class Applier:
         if self._versions is not None:
             self._versions.check(run.key, run.changes)
         table = self.tables.get(connection, name)
+        changes, added = run.changes, {self._options.start_column, self._options.end_column}
         if table is not None:
             self._claim(connection, table, _source_table(batch))
-        changes = run.changes
+            has_both = self._versions is None and added <= table.columns.keys()
+            if has_both and added.isdisjoint(wanted_columns(changes)):
+                told = "is a history: its past versions would be changed. Set mode: history"
+                raise Unfit(f"{table.shown} {told}")
         if isinstance(changes[0].types, SchemaTypes):
             kept = self._marks.kept(connection)
             changes = self._schemas.as_seen(kept, _source_table(batch), changes, batch.replay_of)
@@ -149,11 +153,8 @@ class Applier:
                 retry_after=TABLE_SECONDS,
                 others_go_on=True,
             )
-        added = {self._options.start_column, self._options.end_column}
         if self._versions is not None:
             self._versions.apply(connection, table, run.key, changes)
-        elif added <= table.columns.keys() and not added & wanted_columns(changes).keys():
-            raise Unfit(f"{table.shown} is a history: its past versions would be changed. Set mode: history")
         elif key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:

@@ -87,12 +87,17 @@ _LITE_NAME = sa.text(
 """SQLite finds a table whose name differs in case. SQLAlchemy does not."""
 
 
+def spelled(connection: sa.Connection, table: str) -> str:
+    """Return the table's name as SQLAlchemy finds it."""
+    is_lite = connection.dialect.name == "sqlite"
+    return (is_lite and connection.scalar(_LITE_NAME, {"name": table})) or table
+
+
 def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     schema, table = name
     dialect = connection.dialect
     check_names(name, dialect.name)
-    if dialect.name == "sqlite":
-        table = connection.scalar(_LITE_NAME, {"name": table}) or table
+    table = spelled(connection, table)
     inspector = sa.inspect(connection)
     quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
     if not inspector.has_table(table, schema=schema):
