@@ -31,7 +31,7 @@ class KnownTables:
         self._tables: dict[TableName, KnownTable] = {}
         self._told: set[TableName] = set()
         self._owners: dict[TableName, object] = {}
-        """Common (folded) name of a table -> its source table."""
+        """Common (folded) name of a table -> the parts of its source tables' name that its own contains."""
 
     def get(self, connection: sa.Connection, name: TableName) -> KnownTable | None:
         """Return the table, or None if it does not exist. Raises NameUnfit."""
@@ -57,7 +57,7 @@ class KnownTables:
             return self._owners.get(name) == owner
 
     def own(self, name: TableName, owner: object) -> None:
-        """Record that the table belongs to `owner`, a source table."""
+        """Record that the table belongs to `owner`, the result of `Naming.asked`."""
         with self._lock:
             self._owners[name] = owner
 

@@ -185,6 +185,24 @@ def test_names_that_make_one_with_their_dots_are_told(make_sql: MakeLab) -> None
     assert lab.rows("a.b.c") == [ROW]
 
 
+@pytest.mark.parametrize("mode", ["replica", "history"])
+def test_tables_that_share_one_ask_once_for_its_owner(make_sql: MakeLab, mode: str) -> None:
+    asked: list[str] = []
+    with make_sql("sqlite").handler(mode=mode, table="all_orders") as handler:
+        assert handler._engine is not None
+
+        @sa.event.listens_for(handler._engine, "before_cursor_execute")
+        def _see(_: Any, __: Any, statement: str, *___: Any) -> None:
+            asked.extend([statement] if "binlane_marks.owner" in statement else [])
+
+        for offset in range(6):
+            row = {"id": offset, "note": "a"}
+            handler.handle(orders(row, table=f"{('shop', 'crm')[offset % 2]}.orders", offset=offset))
+            if offset == 1:
+                asked.clear()
+    assert asked == []
+
+
 def test_tables_that_the_options_lead_into_one_share_it(sql: SqlLab) -> None:
     names = {"table": "all_orders"} if sql.dialect == "sqlite" else {"schema": "shop", "table": "all_orders"}
     with sql.handler(**names) as handler:
