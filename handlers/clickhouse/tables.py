@@ -177,7 +177,9 @@ class Tables:
         if self._history is None:
             write(self._client, place, states, self._options.max_bytes)
         else:  # versions between existing ones would overlap them
-            left = [state for state in states if state.is_letter and state.text in late]
+            those = [state for state in states if state.is_letter and state.text in late]
+            # A row under its former key may stay as it is (`handlers.rows.is_move`).
+            left = [state for state in those if not state.leaves or state.row != state.key]
             self._history.write(place, [state for state in states if state not in left])
             if left:
                 raise RowRefused(left[0].at, _LATE)

@@ -129,9 +129,13 @@ class Applier:
         if self._versions is not None:
             self._versions.check(run.key, run.changes)
         table = self.tables.get(connection, name)
+        changes, added = run.changes, {self._options.start_column, self._options.end_column}
         if table is not None:
             self._claim(connection, table, _source_table(batch))
-        changes = run.changes
+            has_both = self._versions is None and added <= table.columns.keys()
+            if has_both and added.isdisjoint(wanted_columns(changes)):
+                told = "is a history: its past versions would be changed. Set mode: history"
+                raise Unfit(f"{table.shown} {told}")
         if isinstance(changes[0].types, SchemaTypes):
             kept = self._marks.kept(connection)
             changes = self._schemas.as_seen(kept, _source_table(batch), changes, batch.replay_of)
@@ -149,11 +153,8 @@ class Applier:
                 retry_after=TABLE_SECONDS,
                 others_go_on=True,
             )
-        added = {self._options.start_column, self._options.end_column}
         if self._versions is not None:
             self._versions.apply(connection, table, run.key, changes)
-        elif added <= table.columns.keys() and not added & wanted_columns(changes).keys():
-            raise Unfit(f"{table.shown} is a history: its past versions would be changed. Set mode: history")
         elif key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
@@ -163,12 +164,12 @@ class Applier:
             raise TableChanged(table.shown)
 
     def _claim(self, connection: sa.Connection, table: KnownTable, source: TableName) -> None:
-        common = self._marks.own_tables.folded(table.name)
-        if not self.tables.is_owned(common, source):
+        common, own = self._marks.own_tables.folded(table.name), self._naming.asked(*source)
+        if not self.tables.is_owned(common, own):
             why_not = self._marks.kept(connection).owners(self._naming).claim(source, table.columns)
             if why_not:
                 raise Unfit(why_not)
-            self.tables.own(common, source)
+            self.tables.own(common, own)
 
     def follow_schema(self, connection: sa.Connection, batch: Batch, changed: SchemaChanged) -> TargetName:
         """Follow the schema in a separate transaction. Returns the table to drop from the cache."""

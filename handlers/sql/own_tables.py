@@ -235,7 +235,8 @@ class Owners:
         self.claim(new)
 
     def note_aside(self, source: TableName, target: TargetName) -> None:
-        """Record that this table gets the history of a table that the source has dropped."""
+        """Record that this new table gets the history of a table that the source has dropped."""
+        self.connection.execute(self.marks.delete().where(self._row(target)))
         self._note(target, self.naming.asked(*source))
 
     def note_gone(self, source: TableName) -> None:

@@ -130,7 +130,7 @@ def _kept(target: Target, table: TargetTable) -> _Kept:
 
 def _in_sqlite(target: Target, table: TargetTable) -> _Kept:
     name = target.quote(table.name)
-    created = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
+    created = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
     text = _QUOTED.sub(" ", target.connection.exec_driver_sql(created, (table.name,)).scalar_one())
     columns = target.run(f"PRAGMA table_xinfo({name})", is_change=False).all()
     indexes = target.run(f"PRAGMA index_list({name})", is_change=False).all()
@@ -141,7 +141,7 @@ def _in_sqlite(target: Target, table: TargetTable) -> _Kept:
     ]
     statements = target.connection.exec_driver_sql(
         "SELECT sql FROM sqlite_master "
-        "WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL",
+        "WHERE tbl_name = ? COLLATE NOCASE AND type IN ('index', 'trigger') AND sql IS NOT NULL",
         (table.name,),
     )
     lost = [word.upper() for word in _LOST.findall(text)]

@@ -13,7 +13,7 @@ from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import NameUnfit, Naming, check_name, check_names
 from handlers.sql.target.catalogs import renewed_columns
-from handlers.sql.target.reflecting import own_name
+from handlers.sql.target.reflecting import own_name, spelled
 from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.values import encode, kind_of
@@ -147,7 +147,8 @@ class Target:
         return next((one for one in names if one.casefold() == name.casefold()), None)
 
     def key(self, table: TargetTable) -> tuple[str, ...]:
-        found = sa.inspect(self.connection).get_pk_constraint(table.name, schema=table.schema)
+        name = spelled(self.connection, table.name)
+        found = sa.inspect(self.connection).get_pk_constraint(name, schema=table.schema)
         return tuple(map(self._name, found["constrained_columns"]))
 
     def type_for(self, table: TargetTable, name: str, text: str) -> sa.types.TypeEngine[Any]:

@@ -10,6 +10,7 @@ from handlers.mysql.ddl.rules import free_name
 from handlers.sql.ddl.columns import rename_column
 from handlers.sql.ddl.tables import rename_table
 from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.own_tables import Owners
 
 TAKEN = "a column of the source has the name of {} or {}: set other names"
 _EPOCH = datetime(1970, 1, 1)
@@ -19,6 +20,7 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
     """Do what the statement does in a history. Returns why nothing else is done; empty: it is followed as in
     a replica. Raises Rejected."""
     table, kept, source = target.table(operation.table), target.kept, operation.table
+    owners = kept.owners(target.naming)
     match operation:
         case ddl.CreateTable(columns=columns):
             names = {one.name.casefold() for one in columns}
@@ -35,8 +37,8 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
             if target.exists(table):
                 _end_all(target, table, period)
             return "its versions have ended"
-        case ddl.RenameTable(to=to) if target.exists(table) and table != target.table(to):
-            _set_aside(target, to, period)
+        case ddl.RenameTable(to=to) if target.exists(table) and not owners.are_one(source, to):
+            _set_aside(target, owners, to, period)
         case ddl.RenameColumn(name=name, to=new) if (old := target.column(table, name)) is not None:
             taken = target.column(table, new)
             if taken != old:  # the source has dropped it
@@ -91,13 +93,14 @@ def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> Non
     target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {end} < {start}")
 
 
-def _set_aside(target: Target, source: ddl.TableName, period: tuple[str, str]) -> None:
+def _set_aside(target: Target, owners: Owners, source: ddl.TableName, period: tuple[str, str]) -> None:
     """Rename the history of a table that the source has dropped: another table gets its name."""
     table = target.table(source)
-    if period[1] in target.columns(table) and not _has_current(target, table, period):
+    columns = target.columns(table)
+    if columns and not owners.claim(source, columns) and not _has_current(target, table, period):
         free = free_name(table.name, lambda one: target.exists(table._replace(name=one)))
         aside = table._replace(name=free)
-        target.kept.owners(target.naming).note_aside(source, aside)
+        owners.note_aside(source, aside)
         rename_table(target, table, aside)
 
 

@@ -229,13 +229,19 @@ class SqlReload:
         table = self._marks.table
         if not sa.inspect(connection).has_table(table.name, schema=table.schema):
             raise Refused(f"there are no marks ({self._options.marks_table}): no worker has written here yet")
-        known = self._marks.kept(connection).names()
+        self._marks.look(connection)
+        kept, folded = self._marks.kept(connection), self._marks.own_tables.folded
+        known = kept.names()
         if self._table not in known:
             raise Refused(f"worker {self._context.worker} has applied nothing of {self._table} here yet")
+        there = KnownTables().get(connection, self._target)
+        if there is not None and (why_not := kept.owners(self._naming).claim(self._own, there.columns)):
+            raise Refused(why_not)
+        place = folded(self._target)
         shared = [
             one
             for one in known
-            if one != self._table and self._naming.target(*one.split(".", 1)) == self._target
+            if one != self._table and folded(self._naming.target(*one.split(".", 1))) == place
         ]
         if shared:
             shown = ".".join(filter(None, self._target))

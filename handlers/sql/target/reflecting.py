@@ -31,7 +31,7 @@ class KnownTables:
         self._tables: dict[TableName, KnownTable] = {}
         self._told: set[TableName] = set()
         self._owners: dict[TableName, object] = {}
-        """Common (folded) name of a table -> its source table."""
+        """Common (folded) name of a table -> the parts of its source tables' name that its own contains."""
 
     def get(self, connection: sa.Connection, name: TableName) -> KnownTable | None:
         """Return the table, or None if it does not exist. Raises NameUnfit."""
@@ -57,7 +57,7 @@ class KnownTables:
             return self._owners.get(name) == owner
 
     def own(self, name: TableName, owner: object) -> None:
-        """Record that the table belongs to `owner`, a source table."""
+        """Record that the table belongs to `owner`, the result of `Naming.asked`."""
         with self._lock:
             self._owners[name] = owner
 
@@ -87,12 +87,17 @@ _LITE_NAME = sa.text(
 """SQLite finds a table whose name differs in case. SQLAlchemy does not."""
 
 
+def spelled(connection: sa.Connection, table: str) -> str:
+    """Return the table's name as SQLAlchemy finds it."""
+    is_lite = connection.dialect.name == "sqlite"
+    return (is_lite and connection.scalar(_LITE_NAME, {"name": table})) or table
+
+
 def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     schema, table = name
     dialect = connection.dialect
     check_names(name, dialect.name)
-    if dialect.name == "sqlite":
-        table = connection.scalar(_LITE_NAME, {"name": table}) or table
+    table = spelled(connection, table)
     inspector = sa.inspect(connection)
     quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
     if not inspector.has_table(table, schema=schema):

@@ -73,6 +73,20 @@ def test_a_dead_letter_of_a_row_that_has_changed_since_opens_no_version(
     ]
 
 
+def test_a_dead_letter_under_a_key_that_stays_says_nothing_late(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    """With `deletes: ignore`, the row under the former key does not change."""
+    moved = {"offset": 5, "moves_key": True}
+    stays = change(20, None, **moved, before={"id": 1}, after={"id": 1})
+    made = change(20, "m", 2, op="insert", **moved, index=1)
+    with handler(clickhouse, mode="history") as it:
+        it.handle(batch(database, change(10, "a"), {**change(30, "c"), "offset": 9}))
+        for _ in range(2):
+            it.handle(letter(database, stays, made, offset=5))
+    assert versions(clickhouse, database) == [(1, "a", 10, 30), (1, "c", 30, None), (2, "m", 20, None)]
+
+
 def test_a_dead_letter_loses_against_changes_without_effect(
     clickhouse: ClickHouseServer, database: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from sql_lab import SqlLab, orders
 
 from handlers import Batch, Rejected
+from handlers.values.native_types import SchemaTypes
 
 TYPES = {"id": "int", "name": "varchar(20)", "qty": "int"}
 ROW = {"id": 1, "name": "a", "qty": 1}
@@ -138,3 +139,44 @@ def test_a_replica_with_other_marks_knows_a_history_by_its_columns(sql: SqlLab) 
     with sql.handler(marks_table="other_marks") as handler, pytest.raises(Rejected, match=told):
         handler.handle(update("c", 2))
     assert sql.rows() == before
+
+
+def test_no_schema_drops_a_column_of_a_history_with_other_marks(sql: SqlLab) -> None:
+    """The replica's marks know the former table's columns."""
+    with sql.handler(marks_table="other_marks") as handler:
+        handler.handle(orders(ROW, types=SchemaTypes(TYPES)))
+    sql.run(f"DROP TABLE {sql.ref('shop.orders')}")
+    history(sql)
+    before = sql.rows()
+    without = orders({"id": 2, "name": "b"}, types=SchemaTypes({"id": "int", "name": "text"}), offset=2)
+    with sql.handler(marks_table="other_marks") as handler, pytest.raises(Rejected, match="is a history"):
+        handler.handle(without)
+    assert sql.rows() == before
+
+
+def test_a_history_that_is_set_aside_is_not_the_former_table_of_that_name(sql: SqlLab) -> None:
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(ROW, types=TYPES, table="shop.orders_old"))
+    sql.run(f"DROP TABLE {sql.ref('shop.orders_old')}")
+    history(sql)
+    with sql.handler(mode="history") as handler:
+        handler.handle(stated("DROP TABLE orders", 2))
+        handler.handle(orders(ROW, types=TYPES, table="shop.items", offset=3))
+        handler.handle(stated("RENAME TABLE shop.items TO shop.orders", 4, "shop.items"))
+        with pytest.raises(Rejected, match=r"orders_old of the target holds the rows of (shop|\*)\.orders:"):
+            handler.handle(update("c", 5, "shop.orders_old"))
+    assert [row["name"] for row in sql.rows("shop.orders_old")] == ["a", "b"]
+
+
+def test_no_rename_sets_the_history_of_another_table_aside(sql: SqlLab) -> None:
+    """It has no current version only now."""
+    place = "{database}.{table}_kept" if sql.dialect == "sqlite" else "{table}_kept"
+    with sql.handler(mode="history", table=place) as handler:
+        handler.handle(orders(ROW, types=TYPES))
+        handler.handle(stated("TRUNCATE TABLE orders", 1))
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(ROW, types=TYPES, table="shop.items"))
+        handler.handle(stated("RENAME TABLE shop.items TO shop.orders_kept", 1, "shop.items"))
+    with sql.handler(mode="history", table=place) as handler:
+        handler.handle(update("b", 2))
+    assert [row["name"] for row in sql.rows("shop.orders_kept")] == ["a", "b"]

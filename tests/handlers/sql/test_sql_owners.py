@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 
 import pytest
 import sqlalchemy as sa
+from reload_lab import reloading
 from servers.mariadb_server import MariaDBServer
 from sql_lab import SqlLab, orders
 
 from handlers import Batch, HandlerContext, Rejected
+from handlers.reloading import Refused
 from handlers.sql import SqlHandler
 from handlers.sql.handler import DatabaseError
 from handlers.testing import make_batch
@@ -94,6 +96,34 @@ def test_a_table_that_is_renamed_takes_its_place_along(lab: SqlLab) -> None:
     assert [row["id"] for row in lab.rows("shop.Orders")] == [3]
 
 
+def test_an_ended_history_whose_name_gets_another_case_goes_on(lab: SqlLab) -> None:
+    with lab.handler(mode="history") as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        renamed = "RENAME TABLE shop.Orders TO shop.orders"
+        for offset, sql in enumerate(
+            ("TRUNCATE shop.Orders", renamed, renamed), start=1
+        ):  # it may come twice
+            handler.handle(make_batch("shop.Orders", [{"sql": sql}], offset=offset))
+        handler.handle(orders({"id": 2, "note": "b"}, table="shop.orders", offset=4))
+    assert [row["id"] for row in lab.rows("shop.orders")] == [1, 2]
+
+
+def test_statements_change_a_table_whose_name_has_another_case(lab: SqlLab) -> None:
+    lab.make("shop.Orders", "id int NOT NULL PRIMARY KEY, note varchar(20), more int")
+    lab.run(f"CREATE INDEX of_note ON {lab.ref('shop.Orders')} (note)") if lab.dialect == "sqlite" else None
+    with lab.handler() as handler:
+        handler.handle(orders(ROW, table="shop.orders"))
+        for offset, clause in enumerate(
+            ("DROP COLUMN more", "MODIFY id varchar(9)", "DROP PRIMARY KEY, ADD PRIMARY KEY (note)"), start=1
+        ):
+            sql = f"ALTER TABLE orders {clause}"
+            handler.handle(make_batch("shop.orders", [{"sql": sql}], offset=offset))
+        handler.handle(orders({"id": "x", "note": "b"}, table="shop.orders", key="note", offset=4))
+    assert lab.rows("shop.orders") == [{"id": "1", "note": "a"}, {"id": "x", "note": "b"}]
+    if lab.dialect == "sqlite":
+        assert lab.run("SELECT count(*) FROM sqlite_master WHERE name = 'of_note'") == [(1,)]
+
+
 def test_check_knows_a_renamed_tables_former_name(lab: SqlLab) -> None:
     with lab.handler() as handler:
         handler.handle(orders(ROW, table="shop.Orders"))
@@ -107,6 +137,17 @@ def test_check_knows_a_renamed_tables_former_name(lab: SqlLab) -> None:
     lab.run("UPDATE binlane_marks SET source_table = 'shop.oRDERS' WHERE source_table = 'shop.orders'")
     with pytest.raises(DatabaseError, match=r"shop\.Orders and shop\.oRDERS"):
         SqlHandler(url=lab.url).check(context)
+
+
+def test_no_reload_of_a_former_name_replaces_the_rows(lab: SqlLab) -> None:
+    with lab.handler() as handler:
+        handler.handle(orders(ROW, table="shop.Orders"))
+        sql = "RENAME TABLE shop.Orders TO shop.orders"
+        handler.handle(make_batch("shop.orders", [{"sql": sql}], offset=1))
+        handler.handle(orders({"id": 2, "note": "b"}, table="shop.orders", offset=2))
+    for name, told in (("Orders", "holds the rows of"), ("orders", "also has rows of")):
+        with pytest.raises(Refused, match=f"{told}|DuckDB"), reloading(lab, source=f"shop.{name}"):
+            pass
 
 
 def test_of_two_tables_that_are_made_at_once_one_is_rejected(without_case: str, tmp_path: Path) -> None:
@@ -145,6 +186,24 @@ def test_names_that_make_one_with_their_dots_are_told(make_sql: MakeLab) -> None
         with pytest.raises(Rejected, match=r"holds the rows of a\.b\.c"):
             handler.handle(named(orders({"id": 2}, table="a.b.c", topic="other"), "a", "b.c"))
     assert lab.rows("a.b.c") == [ROW]
+
+
+@pytest.mark.parametrize("mode", ["replica", "history"])
+def test_tables_that_share_one_ask_once_for_its_owner(make_sql: MakeLab, mode: str) -> None:
+    asked: list[str] = []
+    with make_sql("sqlite").handler(mode=mode, table="all_orders") as handler:
+        assert handler._engine is not None
+
+        @sa.event.listens_for(handler._engine, "before_cursor_execute")
+        def _see(_: Any, __: Any, statement: str, *___: Any) -> None:
+            asked.extend([statement] if "binlane_marks.owner" in statement else [])
+
+        for offset in range(6):
+            row = {"id": offset, "note": "a"}
+            handler.handle(orders(row, table=f"{('shop', 'crm')[offset % 2]}.orders", offset=offset))
+            if offset == 1:
+                asked.clear()
+    assert asked == []
 
 
 def test_tables_that_the_options_lead_into_one_share_it(sql: SqlLab) -> None:
