@@ -85,8 +85,8 @@ class TableWork:
     def _look_for_declared(self) -> Declared:
         if not self.merges or self._world.iceberg is not None:
             return Declared()
-        if (found := look_in_files(self._world.files, self.ref.path)) is not None or self._is_missing():
-            return self._declared_by(found)
+        if (gone := self._is_missing()) or (found := look_in_files(self._world.files, self.ref.path)):
+            return self._declared_by(None if gone else found)
         with self._world.session() as session:
             return self._declared_by(look(session, self.ref))
 
