@@ -111,6 +111,15 @@ def test_a_dropped_table_needs_no_spark(make_place: MakePlace) -> None:
     place.check_end()
 
 
+def test_a_stopped_worker_rejects_no_row_for_the_files_of_another_one(make_place: MakePlace) -> None:
+    """It was about to look whether the table's place is free."""
+    place = make_place("replica")
+    for at in place.places_of("os.scandir /lake/shop/orders", [["take", 0]]):
+        place.forget()
+        place.folder.mkdir()
+        assert taken_over(place, [["take", 0]], at)
+
+
 def test_a_stopped_worker_makes_no_dropped_table_again(make_place: MakePlace) -> None:
     """It was about to make the table, whose DROP another worker has followed by then."""
     place = make_place("replica", batches=12)

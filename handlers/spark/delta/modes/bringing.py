@@ -15,6 +15,7 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.delta.evolving import spark_schema
+from handlers.spark.delta.log_files import has_commits
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
@@ -109,7 +110,7 @@ def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
 def check_free(files: Files, path: str) -> None:
     """Delta would create a table around existing files, and VACUUM would remove them. Raises Rejected."""
     found = [each.name for each in files.list(path) if not each.name.startswith(("_", "."))]
-    if found:
+    if found and not has_commits(files, path):  # another worker may have made it since
         raise Rejected(
             f"{path} contains files ({min(found)} ...) that are not a Delta table: move them away, or give "
             "the handler another path"
