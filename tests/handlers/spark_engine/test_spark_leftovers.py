@@ -97,6 +97,7 @@ def test_what_is_done_of_statements_is_passed_over_but_no_database_called_ddl(tm
     signed(tmp_path, "orders", database="ddl")
     signed(tmp_path, "orders-0-1-2")
     signed(tmp_path / "ddl/cdc-0-18-0", "hidden")
+    signed(tmp_path / "ddl/cdc/fAG1f0J3-0-19-0", "hidden_too")
     assert sorted(Found(tmp_path).round()) == ["ddl.orders", "shop.orders-0-1-2"]
 
 
