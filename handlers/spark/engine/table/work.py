@@ -202,10 +202,10 @@ class TableWork:
 
     def _take_back(self, last: int) -> None:
         """Remove the table if a commit up to this segment has made it: another one may be there since."""
-        files, path = self._world.files, str(self.ref.path)
+        files, path, first = self._world.files, str(self.ref.path), f"_delta_log/{0:020d}"
         found, held = snapshot_in_files(files, path), held_in_files(files, path, self.ref.app_id, 0)
         if found is not None and not found.version and held is not None and held.last == last:
-            for name in (f"_delta_log/{0:020d}.json", *map(unquote, found.files)):
+            for name in (f"{first}.json", f"{first}.crc", *map(unquote, found.files)):
                 files.delete(f"{path}/{name}")
 
     def _counted(self, commit: Callable[[], _T], *, may_decline: bool = False) -> _T:
