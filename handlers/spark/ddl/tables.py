@@ -134,6 +134,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
         if target.exists(ref):
             target.around.settle(table)
             target.around.leaving(table)
+            target.look_again()
             target.session.sql(f"DROP TABLE {ref.sql}")
             target.done.append(f"DROP TABLE {ref.sql}")
         return
