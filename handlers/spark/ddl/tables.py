@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -133,6 +134,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
         if target.exists(ref):
             target.around.settle(table)
             target.around.leaving(table)
+            target.look_again()
             target.session.sql(f"DROP TABLE {ref.sql}")
             target.done.append(f"DROP TABLE {ref.sql}")
         return
@@ -148,6 +150,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
     files, place = target.around.files, f"{progress.path}.away"
     if not (isinstance(files, LocalFiles) and _taken_away(files, ref.path, place)):
         _remove_log(target, f"{ref.path}/{DELTA_LOG}")
+        target.look_again()
         files.delete_tree(ref.path)
     progress.finish()
     target.forget(ref)
@@ -182,8 +185,11 @@ def _remove_log(target: Target, folder: str) -> None:
     later = [name for name in reversed(commits) if name[:20] > base]
     last = [name for name in names if base and name[:20] == base and name in checkpoints]
     others = [name for name in names if name not in later and name not in last]
+    looked = 0.0
     for name in (*others, *later, *last):
-        target.look_again()  # another worker may have made the table anew
+        if not 0 <= time.time() - looked < 0.2:  # after a pause, another worker may have made the table anew
+            looked = time.time()
+            target.look_again()
         target.around.files.delete(f"{folder}/{name}")
 
 
@@ -220,12 +226,12 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
             check_none_generated(target, old, f"{old} cannot become {new}: it must be copied")
     target.around.settle(table)
     target.around.settle(to)
-    target.around.leaving(table)
-    target.around.leaving(to)
     if not progress.has_begun:
         if new.path is not None:
             make_room(target.around.files, new.path)
         progress.begin()
+    target.around.leaving(table)
+    target.around.leaving(to)
     target.look_again()
     if old.path is not None and new.path is not None:
         _move(target.around.files, old.path, new.path)

@@ -228,6 +228,7 @@ class Target:
     ) -> None:
         """Execute a statement that creates the table. `columns`: with their types in Spark's spelling."""
         self.forget(ref)
+        self.look_again()
         self._steps[ref.sql] = {}
         self.noted(
             ref,

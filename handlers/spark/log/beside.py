@@ -29,7 +29,7 @@ from handlers.spark.log.stores.interface import AlreadyThere, Files
 
 _NAME = "table.json"
 _DDL = "ddl"
-# handlers.spark.ddl.progress records finished steps of statements here: <topic>-<partition>-<offset>-<index>.
+# handlers.spark.ddl.progress records finished steps here: <topic>[/<id>]-<partition>-<offset>-<index>.
 _PROGRESS = re.compile(r".+-\d+-\d+-\d+")
 _VERSION = 1
 
@@ -107,7 +107,7 @@ def look_in(files: Files, here: str, root: str) -> tuple[bool, Sequence[str]]:
     if any(entry.name == _NAME for entry in entries):
         return True, ()
     names = sorted(entry.name for entry in entries if entry.is_folder and entry.name != CATALOG)
-    if here == f"{root}/{_DDL}":  # a database may have this name, too
+    if f"{root}/{_DDL}" in (here, here.rpartition("/")[0]):  # a database may have this name, too
         names = [name for name in names if _PROGRESS.fullmatch(name) is None]
     if here == f"{root}/{SHARED}":  # the same
         names = [name for name in names if not is_stream(name)]

@@ -123,9 +123,9 @@ def _look(source: Source, name: str, stack: ExitStack) -> Moment:
 
 
 def _snapshot(files: Files, path: str) -> Snapshot | None:
-    if not has_commits(files, path):
-        return None
-    for _ in range(2):  # Delta may have removed a commit since it was listed
+    for _ in range(2):  # Delta may have removed a commit since it was listed, or a DROP the table
+        if not has_commits(files, path):
+            return None
         if (table := snapshot_in_files(files, path)) is not None:
             return table
     raise OnlySpark(path, "has features, checkpoints or a number of files in its Delta log")

@@ -122,6 +122,7 @@ class DDLLake:
     cluster_by: Sequence[str] = ()
     handles: Callable[[str], bool] = lambda _: True
     settled: list[str] = field(default_factory=list)
+    look_again: Callable[[], None] = lambda: None
     offset: int = 0
 
     def __post_init__(self) -> None:
@@ -204,7 +205,7 @@ class DDLLake:
             create=without_spark.create,
         )
         session: Any = MortalSession(self.session, life)
-        return follow(lambda: session, change, around, own, note=NOTE, key=key)
+        return follow(lambda: session, change, around, own, note=NOTE, key=key, look_again=self.look_again)
 
     def _databases(self) -> list[str]:
         return ["db", "other"] if self.catalog else [one.name for one in self.folder.iterdir()]

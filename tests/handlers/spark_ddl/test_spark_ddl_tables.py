@@ -258,6 +258,23 @@ def test_tables_of_a_catalog(make_lake: MakeLake) -> None:
     assert not lake.exists("v", "other")
 
 
+def test_a_catalogs_table_is_dropped_if_no_other_worker_has_done_so(make_lake: MakeLake) -> None:
+    lake = make_lake(catalog="`left_{database}`.`{table}`")
+    lake.session.sql("CREATE SCHEMA left_db")
+    lake.put("t", "id int", "1")
+
+    def look() -> None:
+        raise FileExistsError("another worker has followed it, and made the next table")
+
+    lake.look_again = look
+    with pytest.raises(FileExistsError):
+        lake.follow("DROP TABLE t", mortal=False)
+    assert lake.rows() == [(1,)]
+    lake.look_again = lambda: None
+    lake.follow("DROP TABLE t", mortal=False)
+    assert not lake.exists("t")
+
+
 def test_rows_that_cannot_be_read_are_not_left_behind_by_a_copy(make_lake: MakeLake) -> None:
     lake = make_lake(catalog="`copy_{database}`.`{table}`")
     lake.session.sql("CREATE SCHEMA copy_db")

@@ -11,7 +11,8 @@ import pytest
 from spark_lake import Lake, MakeLake, change
 
 from handlers.spark.engine.leftovers import Search
-from handlers.spark.log.beside import Owner, owner_of, sign
+from handlers.spark.engine.table.failures import LogFailure
+from handlers.spark.log.beside import Owner, ToldHeld, owner_of, sign
 from handlers.spark.log.stores.interface import Entry
 from handlers.spark.log.stores.local import LocalFiles
 
@@ -97,6 +98,7 @@ def test_what_is_done_of_statements_is_passed_over_but_no_database_called_ddl(tm
     signed(tmp_path, "orders", database="ddl")
     signed(tmp_path, "orders-0-1-2")
     signed(tmp_path / "ddl/cdc-0-18-0", "hidden")
+    signed(tmp_path / "ddl/cdc/fAG1f0J3-0-19-0", "hidden_too")
     assert sorted(Found(tmp_path).round()) == ["ddl.orders", "shop.orders-0-1-2"]
 
 
@@ -226,6 +228,18 @@ def test_a_table_that_is_dropped_is_let_go_and_one_of_its_name_goes_on(
     look(lake)
     lake.merge()
     assert lake.rows() == [(3, "of the new table")]
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_a_table_that_another_worker_has_dropped_meanwhile_is_not_made_again(
+    make_lake: MakeLake, engine: str
+) -> None:
+    lake = make_lake(merge={"engine": engine, "at_close": "0s"})
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    ToldHeld(LocalFiles(), lake.sink().log_folder).tell_left(9)
+    with pytest.raises(LogFailure, match="was dropped before this commit made it again"):
+        lake.sink().merge()
+    assert [each.name for each in Path(lake.folder, "lake/shop/orders").rglob("*.*")] == []
 
 
 def test_a_table_is_looked_at_within_a_minute_of_a_merge_which_may_meet_another_worker(

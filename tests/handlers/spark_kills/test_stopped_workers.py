@@ -134,6 +134,22 @@ def test_a_stopped_worker_makes_no_dropped_table_again(make_place: MakePlace) ->
     place.check_end()
 
 
+def test_a_stopped_worker_takes_no_table_back_that_another_one_has_made_since(make_place: MakePlace) -> None:
+    """It has made the table, and was about to look whether that was dropped before."""
+    place, steps = make_place("replica", batches=12), [["take", 0], ["merge"]]
+    at = place.places_of("os.scandir /lake/_binlane/shop/orders/pending/_table", steps)[-1]
+    place.forget()
+    process, ended = place.begin(steps, at=at, kind="STOP", reads=True)
+    assert ended == "STOP", place.told
+    rest: Steps = [*[["take", number] for number in range(12)], ["merge"], ["tidy"]]
+    place.run(rest)
+    place.check_end()
+    assert place.shifts.go_on(process) == "0", place.told
+    place.check_end()
+    place.run(rest)
+    place.check_end()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_worker_is_stopped_before_each_operation_of_a_drop(make_place: MakePlace) -> None:

@@ -121,3 +121,21 @@ def test_a_checksum_of_hadoop_goes_with_its_file(folder: Path) -> None:
     Path(folder, "x" * 255).touch()
     LocalFiles().delete(f"{folder}/{'x' * 255}")
     assert names_in(folder) == ["one"]
+
+
+def test_a_link_is_removed_with_what_it_names(folder: Path) -> None:
+    Path(folder, "there/inside").mkdir(parents=True)
+    Path(folder, "link").symlink_to("there")
+    LocalFiles().delete_tree(f"{folder}/link")
+    assert names_in(folder) == []
+
+
+def test_a_link_is_moved_only_if_it_names_the_same_from_there(folder: Path) -> None:
+    Path(folder, "there").mkdir()
+    Path(folder, "whole").symlink_to(folder / "there")
+    Path(folder, "short").symlink_to("there")
+    LocalFiles().rename(f"{folder}/whole", f"{folder}/to/whole")
+    assert Path(folder, "to/whole").is_dir()
+    with pytest.raises(FilesError, match=rf"cannot move {folder}/short to .*/short: .* relative link"):
+        LocalFiles().rename(f"{folder}/short", f"{folder}/to/short")
+    assert Path(folder, "short").is_dir()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -28,7 +29,7 @@ from handlers.spark.delta.evolving import (
     look_in_files,
     schema,
 )
-from handlers.spark.delta.log_files import has_commits
+from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.delta.modes import merge_by_spark
 from handlers.spark.delta.modes.bringing import Bringing, check_free
 from handlers.spark.delta.upkeep import UpkeepTimes, needs_optimize, optimize, vacuum
@@ -191,13 +192,21 @@ class TableWork:
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
         made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
         self.replaced = 0 if made is None else made.size
-        if made is not None:
-            if not (after or made.removed) and self.told_held.look().left >= segments[-1].number:
-                self._world.files.delete_tree(str(self.ref.path))  # this worker was stopped meanwhile
-                raise MergeConflict(f"{self.ref} was dropped before this commit made it again")
-            return
-        with self._world.session() as session, self._world.spark.slots.merging(segments[0].written_ms / 1000):
-            self._counted(lambda: merge_by_spark(session, what, self.options))
+        if made is None:
+            slot = self._world.spark.slots.merging(segments[0].written_ms / 1000)
+            with self._world.session() as session, slot:
+                self._counted(lambda: merge_by_spark(session, what, self.options))
+        if not after and self.ref.path and self.told_held.look().left >= segments[-1].number:
+            self._take_back(segments[-1].number)  # this worker was stopped meanwhile
+            raise MergeConflict(f"{self.ref} was dropped before this commit made it again")
+
+    def _take_back(self, last: int) -> None:
+        """Remove the table if a commit up to this segment has made it: another one may be there since."""
+        files, path, first = self._world.files, str(self.ref.path), f"_delta_log/{0:020d}"
+        found, held = snapshot_in_files(files, path), held_in_files(files, path, self.ref.app_id, 0)
+        if found is not None and not found.version and held is not None and held.last == last:
+            for name in (f"{first}.json", f"{first}.crc", *map(unquote, found.files)):
+                files.delete(f"{path}/{name}")
 
     def _counted(self, commit: Callable[[], _T], *, may_decline: bool = False) -> _T:
         """Run a commit and count it as a merge, unless it declines: it returns None then."""

@@ -108,13 +108,17 @@ class LocalFiles:
 
     def delete_tree(self, folder: str) -> None:
         with _explained(folder, "remove"), suppress(FileNotFoundError):
-            shutil.rmtree(plain_path(folder))
+            shutil.rmtree(Path(os.path.realpath(target := plain_path(folder))))
+            if target.is_symlink():
+                target.unlink()
 
     def rename(self, source: str, target: str) -> None:
         old, new = plain_path(source), plain_path(target)
-        with _explained(target, "write"):
+        with _explained(f"{source} to {target}", "move"):
             if not old.exists():
                 raise FileNotFoundError(errno.ENOENT, "the folder does not exist", source)
+            if old.is_symlink() and not old.readlink().is_absolute():  # it names another place there
+                raise OSError(errno.EXDEV, "it is a relative link")
             _make_folder(new.parent)
             try:
                 _rename_folder(old, new)

@@ -1,0 +1,142 @@
+"""A dropped or renamed table leaves its place. Another worker may do the same, or make the next table."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from handlers import Rejected
+from handlers.mysql.ddl import CreateTable, TableName, parse
+from handlers.spark.ddl import tables
+from handlers.spark.ddl.progress import Surroundings
+from handlers.spark.ddl.target import Target
+from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import SparkOptions
+from handlers.spark.table_ref import TableRef
+
+ORDERS, OLD = TableName("shop", "orders"), TableName("old", "orders")
+
+
+class OtherDisk(LocalFiles):
+    """Its folders of tables are on another disk than the records of statements."""
+
+    def rename(self, source: str, target: str) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source)
+
+
+class Followed(Exception):
+    """Another worker has followed the statement."""
+
+
+def target(folder: Path, files: LocalFiles | None = None) -> Target:
+    files, options = files or LocalFiles(), SparkOptions(mode="replica")
+
+    def ref(name: TableName) -> TableRef:
+        path = str(folder.joinpath(*name))
+        return TableRef(f"delta.`{path}`", path, f"{path}/log")
+
+    return Target(
+        sessions=lambda: pytest.fail("no Spark is needed"),
+        around=Surroundings(
+            options, ref, files, f"{folder}/_binlane", create=WithoutSpark(options, files).create
+        ),
+        places=[("cdc", 0, 5, 0)],
+        time_ms=0,
+        note="{}",
+    )
+
+
+def table(path: Path, commits: int = 1) -> Path:
+    for number in range(commits):
+        deltalake.write_deltalake(path, pa.table({"id": [number]}), mode="append")
+    return path
+
+
+def raising_when(is_so: Callable[[], bool]) -> Callable[[], None]:
+    def look() -> None:
+        if is_so():
+            raise Followed
+
+    return look
+
+
+def test_a_rename_that_is_refused_tells_nobody_that_the_table_leaves(tmp_path: Path) -> None:
+    """A worker that is stopped as it makes the table would take it for one that came back."""
+    table(tmp_path / "shop/orders")
+    Path(tmp_path, "old/orders").mkdir(parents=True)
+    Path(tmp_path, "old/orders/mine.txt").touch()
+    left: list[TableName] = []
+    made = target(tmp_path)
+    made.around = replace(made.around, leaving=left.append)
+    with pytest.raises(Rejected, match="contains files"):
+        tables.rename_table(made, ORDERS, OLD, "0")
+    assert not left
+    Path(tmp_path, "old/orders/mine.txt").unlink()
+    assert tables.rename_table(made, ORDERS, OLD, "0")
+    assert left == [ORDERS, OLD]
+
+
+def test_a_table_on_another_disk_is_removed_if_it_is_still_the_same(tmp_path: Path) -> None:
+    """The other worker makes the next table when nothing is left to remove but the rest of the folder."""
+    path = table(tmp_path / "shop/orders", 3)
+    made = target(tmp_path, OtherDisk())
+    made.look_again = raising_when(lambda: not any(path.glob("_delta_log/*.json")))
+    with pytest.raises(Followed):
+        tables.drop_table(made, ORDERS, "0")
+    assert path.exists()
+
+
+def test_each_pause_of_a_removal_is_noticed_and_a_long_log_needs_few_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, looks, now = table(tmp_path / "shop/orders", 40), 0, time.time()
+    made = target(tmp_path, OtherDisk())
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        if now > 2e9:
+            raise Followed
+
+    made.look_again = look
+    monkeypatch.setattr(time, "time", lambda: now)
+    deleted: list[str] = []
+
+    class Paused(OtherDisk):
+        def delete(self, path: str) -> None:
+            nonlocal now
+            deleted.append(path)
+            now += 1e9 * (len(deleted) == 20)
+            super().delete(path)
+
+    made.around = replace(made.around, files=Paused())
+    with pytest.raises(Followed):
+        tables.drop_table(made, ORDERS, "0")
+    assert (len(deleted), len([*path.glob("_delta_log/*.json")]), looks) == (20, 20, 3)
+
+
+def test_a_table_that_is_a_link_is_dropped_with_its_rows(tmp_path: Path) -> None:
+    table(tmp_path / "shop/orders_of_2025")
+    Path(tmp_path, "shop/orders").symlink_to("orders_of_2025")
+    tables.drop_table(target(tmp_path), ORDERS, "0")
+    assert not [*Path(tmp_path, "shop").iterdir()]
+    table(tmp_path / "shop/orders")
+
+
+def test_a_stopped_worker_creates_no_table_that_was_dropped_since(tmp_path: Path) -> None:
+    made = target(tmp_path)
+    made.look_again = raising_when(lambda: True)
+    [create] = parse("CREATE TABLE orders (id int PRIMARY KEY)", "shop")
+    assert isinstance(create, CreateTable)
+    with pytest.raises(Followed):
+        tables.create_table(made, ORDERS, create, "0")
+    assert not Path(tmp_path, "shop/orders/_delta_log").exists()
