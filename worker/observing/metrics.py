@@ -81,6 +81,7 @@ class Metrics(Collector):
         self.handlers = HandlerMeters(self.tables)
         """Metrics that handlers report."""
         self._meters = {name: meters.meter(name) for name in _COUNTED}
+        self._times: dict[str, Histogram] = {}  # by handler
         self._set("binlane_last_reload_successful", 1)
         for name, labels in _FROM_ZERO.items():
             for label in labels:
@@ -115,11 +116,13 @@ class Metrics(Collector):
             self._set("binlane_last_commit_timestamp_seconds", time.time(), store)
 
     def called(self, handler: str, seconds: float) -> None:
-        """Count one call of a handler. Takes about 5 us."""
-        times = self._meters["binlane_handler_seconds"]
-        assert isinstance(times, Histogram)
-        times.labels(handler).observe(seconds)
-        self.count("binlane_handler_failures_total", handler, amount=0)
+        """Count one call of a handler. Takes about 1 us, after the handler's first one."""
+        if (times := self._times.get(handler)) is None:
+            meter = self._meters["binlane_handler_seconds"]
+            assert isinstance(meter, Histogram)
+            times = self._times[handler] = meter.labels(handler)
+            self.count("binlane_handler_failures_total", handler, amount=0)
+        times.observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. The registry calls this at each scrape."""
