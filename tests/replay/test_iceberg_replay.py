@@ -52,6 +52,7 @@ class IcebergReplay(Replay):
     """A worker that keeps replicas, histories and changelogs of a stream's tables, all at once."""
 
     def __init__(self, source: Source, broker: Broker, folder: Path) -> None:
+        self._stream = folder.name
         self._catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
         rules = [
             {"match": match, "handlers": [self._handler(name) for name in names]}
@@ -72,6 +73,15 @@ class IcebergReplay(Replay):
             "table": f"{name}-{{database}}.{{table}}",
             "merge": {"max_age": "500ms", "at_close": "60s"},
         }
+
+    def is_at_the_end(self) -> bool:
+        """Not before what a killed run left in its logs is found and merged, too: a stop does not search."""
+        if not super().is_at_the_end():
+            return False
+        told = [(one["handler"], each) for one in self.worker.status()["handlers"] for each in one["tables"]]
+        merged = {(handler, each["table"]) for handler, each in told if not each["waiting_rows"]}
+        there = {place[0] for place in changes_of(self._stream)}
+        return merged.issuperset((name, table) for table in there for name in _RULES.get(table, ()))
 
     def killed_within(self, seconds: float, chance: random.Random) -> None:
         """Run it, and kill it at some moment in its first seconds of work."""
