@@ -123,6 +123,7 @@ _SOAK = [
     ("sqlite", {}),
     ("duckdb", {}),
     ("mariadb", {}),
+    ("postgres", {}),
     *((one, _BY_ROW) for one in ("postgres", "mariadb", "clickhouse")),
 ]
 FIRST_MS = 1_790_000_000_123
@@ -196,7 +197,7 @@ class Shop:
 @pytest.mark.parametrize(
     ("kind", "lanes"),
     [
-        *((one, {}) for one in ("postgres", "clickhouse")),
+        ("clickhouse", {}),
         *(pytest.param(*one, id="-".join([one[0], *one[1]]), marks=pytest.mark.soak) for one in _SOAK),
     ],
 )
