@@ -249,3 +249,28 @@ def test_what_the_error_says_gives_the_table_to_the_other(lab: SqlLab) -> None:
         handler.handle(orders({"id": 2, "note": "b"}, table="shop.orders"))
         assert "holds the rows of shop.orders" in refused(handler, "shop.Orders", offset=1)
     assert [row["id"] for row in lab.rows("shop.Orders")] == [1, 2]
+
+
+def test_a_table_that_others_share_is_of_no_table_that_is_named_like_it(sql: SqlLab) -> None:
+    """In whatever order they come: the templates of one leave its database out, those of the other do not."""
+    names = {"table": "shop.{table}"} if sql.dialect == "sqlite" else {"schema": "shop"}
+    fixed = {"table": "shop.all"} if sql.dialect == "sqlite" else {"schema": "shop", "table": "all"}
+    with sql.handler(**names) as shared, sql.handler("other") as own, sql.handler("third", **fixed) as third:
+        shared.handle(orders(ROW, table="shop_1.orders"))
+        assert "holds the rows of *.orders" in refused(own, "shop.orders")
+        own.handle(orders(ROW, table="shop.items"))
+        assert "holds the rows of shop.items" in refused(shared, "shop_1.items")
+        third.handle(orders(ROW, table="shop_1.orders"))
+        assert "holds the rows of *.*" in refused(own, "shop.all")
+    for table in ("orders", "items", "all"):
+        assert sql.rows(f"shop.{table}") == [ROW]
+
+
+def test_a_handler_whose_templates_change_keeps_its_tables(sql: SqlLab) -> None:
+    names = {"table": "shop.{table}"} if sql.dialect == "sqlite" else {"schema": "shop"}
+    for offset, options in enumerate(({}, names, {})):
+        with sql.handler(**options) as handler:
+            handler.handle(orders({"id": offset, "note": "a"}, table="shop.orders", offset=offset))
+            if options:
+                handler.handle(orders({"id": 9, "note": "a"}, table="crm.orders"))
+    assert [row["id"] for row in sql.rows("shop.orders")] == [0, 1, 2, 9]
