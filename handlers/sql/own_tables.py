@@ -82,6 +82,11 @@ class OwnTables:
             return schema and schema.encode().lower().decode(), table.encode().lower().decode()
         return target
 
+    def key(self, target: TargetName) -> str:
+        """Return a key that is the same for all names of one table, and fits into `source_table`."""
+        text = msgspec.json.encode(self.folded(target)).decode()
+        return text if len(text) <= _LONGEST else sha256(text.encode()).hexdigest()
+
     def why_not(self, target: TargetName) -> str:
         """Return why no source table may use this target table; empty if one may."""
         schema, table = target
@@ -296,14 +301,16 @@ class Owners:
         return self.naming.target(*name.split(".", 1))
 
     def _row(self, target: TargetName) -> sa.ColumnElement[bool]:
-        columns = self.marks.c
-        where = [columns[name] == value for name, value in _ANYBODY.items()]
-        return sa.and_(*where, columns.source_table == self._key(target))
+        return of_owner(self.marks, self._key(target))
 
     def _key(self, target: TargetName) -> str:
-        """Return a key that is the same for all names of one table."""
-        text = msgspec.json.encode(self.own_tables.folded(target)).decode()
-        return text if len(text) <= _LONGEST else sha256(text.encode()).hexdigest()
+        return self.own_tables.key(target)
+
+
+def of_owner(marks: sa.Table, key: str) -> sa.ColumnElement[bool]:
+    """Match the row with the owner of a target table. `key`: its OwnTables.key."""
+    where = [marks.c[name] == value for name, value in _ANYBODY.items()]
+    return sa.and_(*where, marks.c.source_table == key)
 
 
 def _agree(one: Told, other: Told) -> bool:

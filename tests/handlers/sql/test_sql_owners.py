@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 import sqlalchemy as sa
-from reload_lab import reloading
+from reload_lab import batch, reloading
 from servers.mariadb_server import MariaDBServer
 from sql_lab import SqlLab, orders
 
@@ -274,3 +274,15 @@ def test_a_handler_whose_templates_change_keeps_its_tables(sql: SqlLab) -> None:
             if options:
                 handler.handle(orders({"id": 9, "note": "a"}, table="crm.orders"))
     assert [row["id"] for row in sql.rows("shop.orders")] == [0, 1, 2, 9]
+
+
+def test_a_reload_leaves_no_owner_of_its_table(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(batch(0, 3))
+        if sql.dialect == "duckdb":
+            return
+        before = sql.run("SELECT * FROM binlane_marks")
+        with reloading(sql) as reload:
+            reload.apply(batch(0, 3))
+            assert len(sql.run("SELECT * FROM binlane_marks WHERE shard = -4")) == 2
+    assert sql.run("SELECT * FROM binlane_marks") == before
