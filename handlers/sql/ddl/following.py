@@ -53,6 +53,8 @@ def apply(
     Raises SQLAlchemy's errors."""
     operations = operations_of(change, own)
     target = Target(kept, naming, change.source_time_ms, done=[], end=kept.period and kept.period[1])
+    if kept.period is not None and rules.drop_tables == "made":  # DROP TABLE only ends versions
+        rules = rules.model_copy(update={"drop_tables": True})
     statement = Statement.of(change, replay_of)
     commits_each = target.family == "mysql"
     begun = kept.step_of(own, statement) if commits_each else None

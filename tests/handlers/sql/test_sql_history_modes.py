@@ -216,3 +216,13 @@ def test_a_renamed_table_keeps_its_dropped_columns_under_a_fixed_name(
         handler.handle(stated("ALTER TABLE items ADD COLUMN qty int DEFAULT 7", 4, "shop.items"))
     [row] = sql.rows("shop.kept")
     assert (row["qty"], row["qty_old"]) == (7, 1)
+
+
+@pytest.mark.parametrize("worker", ["w", "renamed"])
+def test_versions_end_with_their_table_whoever_created_it_in_the_target(sql: SqlLab, worker: str) -> None:
+    """Nothing is dropped, so it does not count who made the table."""
+    history(sql)
+    sql.run("UPDATE binlane_marks SET kafka_offset = 0 WHERE shard = -2")  # as if by somebody else
+    with sql.handler(worker, mode="history") as handler:
+        handler.handle(stated("DROP TABLE orders", 9))
+    assert all(row["__END_AT"] is not None for row in sql.rows())
