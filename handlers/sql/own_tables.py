@@ -82,6 +82,11 @@ class OwnTables:
             return schema and schema.encode().lower().decode(), table.encode().lower().decode()
         return target
 
+    def key(self, target: TargetName) -> str:
+        """Return a key that is the same for all names of one table, and fits into `source_table`."""
+        text = msgspec.json.encode(self.folded(target)).decode()
+        return text if len(text) <= _LONGEST else sha256(text.encode()).hexdigest()
+
     def why_not(self, target: TargetName) -> str:
         """Return why no source table may use this target table; empty if one may."""
         schema, table = target
@@ -208,14 +213,15 @@ class Owners:
         elif self.period is not None and not set(self.period).issubset(columns):
             return f"{place} has no columns {' and '.join(self.period)}, so it is no history"
         known, _, period = self._owner(target)
-        if known is None and (any(own) or self.period is not None):
+        if known is None:
             self._note(target, [*own, *former])
             known, _, period = self._owner(target)  # another session may have claimed it first
-        if known is None or (_agree(known, own) and period == self.period):
+        shares = known is None or self._shares(known, source)
+        if known is None or (shares and period == self.period):
             return ""
         key = self._key(target).replace("'", "''")
         forget = f"DELETE FROM {self.marks.fullname} WHERE worker = '' AND source_table = '{key}'"
-        if _agree(known, own):
+        if shares:
             kind = "a replica" if period is None else f"a history (columns {' and '.join(period)})"
             return f"{place} is {kind}: set its mode. If it is no longer one: {forget}"
         shown = ".".join(part or "*" for part in known)
@@ -224,6 +230,14 @@ class Owners:
             "them differ, or route one of them to another handler. "
             f"If {shown} no longer exists, or is a former name of this table: {forget}"
         )
+
+    def _shares(self, known: Told, source: TableName) -> bool:
+        """Return whether the table of the owner `known` is the source table's as well."""
+        own = self.naming.asked(*source)
+        if known in (own, source) or not _agree(known, own):
+            return known in (own, source)
+        # The handler's templates have changed, or the owner is of a handler with other templates.
+        return (str(source) if None in known else ".".join(filter(None, known))) in self.kept()
 
     def are_one(self, one: TableName, other: TableName) -> bool:
         """Return whether two source tables use the same target table."""
@@ -287,14 +301,16 @@ class Owners:
         return self.naming.target(*name.split(".", 1))
 
     def _row(self, target: TargetName) -> sa.ColumnElement[bool]:
-        columns = self.marks.c
-        where = [columns[name] == value for name, value in _ANYBODY.items()]
-        return sa.and_(*where, columns.source_table == self._key(target))
+        return of_owner(self.marks, self._key(target))
 
     def _key(self, target: TargetName) -> str:
-        """Return a key that is the same for all names of one table."""
-        text = msgspec.json.encode(self.own_tables.folded(target)).decode()
-        return text if len(text) <= _LONGEST else sha256(text.encode()).hexdigest()
+        return self.own_tables.key(target)
+
+
+def of_owner(marks: sa.Table, key: str) -> sa.ColumnElement[bool]:
+    """Match the row with the owner of a target table. `key`: its OwnTables.key."""
+    where = [marks.c[name] == value for name, value in _ANYBODY.items()]
+    return sa.and_(*where, marks.c.source_table == key)
 
 
 def _agree(one: Told, other: Told) -> bool:

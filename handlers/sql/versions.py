@@ -128,8 +128,7 @@ class _Work:
         ended: list[tuple[_Key, datetime]] = []
         replaced: list[tuple[_Key, datetime]] = []
         new: list[Row] = []
-        whole: list[Row] = []
-        partial: list[Row] = []
+        changed: dict[frozenset[str] | None, list[Row]] = {}
         for key, change in wave.items():
             last = self.last[key]
             if key in known or (change.after is None and not last.is_current):
@@ -144,17 +143,15 @@ class _Work:
                 new.append(row)
             else:
                 replaced.append((key, last.at))
-                (whole if change.is_whole else partial).append(row)
+                changed.setdefault(change.lacks, []).append(row)
             last.is_current = True
         self._at_times(self.sql.end, ended)
         self._at_times(self.sql.keep, replaced)
         for block in folding.blocks(new):
             self.of.writer.insert(self.connection, self._new(block))
-        for rows in (whole, partial):
+        for lacks, rows in changed.items():
             for block in folding.blocks(rows):
-                fitted = self._fitted(block)
-                if rows is whole:
-                    fitted = replace(fitted, untold=self._untold(fitted.columns))
+                fitted = self._without_others(self._fitted(block), lacks)
                 self.of.writer.update_current(self.connection, fitted, self.own, self.end)
 
     def copy(self, gone: Change, made: Change) -> Sequence[Change]:
@@ -170,7 +167,8 @@ class _Work:
         if self.last[new].is_current:
             self._at_times(self.sql.end, [(new, at)])
         [block] = folding.blocks([{**(made.after or {}), self.of.start: at}])
-        self.of.writer.copy_current(self.connection, self._keys([old]), self._new(block), self.end)
+        row = self._without_others(self._new(block), made.lacks)
+        self.of.writer.copy_current(self.connection, self._keys([old]), row, self.end)
         self.last[new] = _Last(at, is_current=True)
         return left
 
@@ -212,10 +210,13 @@ class _Work:
     def _fitted(self, block: folding.Block) -> Rows:
         return self.of.fitting.rows(self.table, block, self.changes, keyed=True)
 
-    def _untold(self, told: Columns) -> Columns:
-        """Return the columns that get their default in a version whose row is whole, as in a new row."""
-        others = (one for one in self.table.columns.values() if one not in (*told, *self.own, self.end))
-        return tuple(one for one in others if one.default)
+    def _without_others(self, rows: Rows, lacks: frozenset[str] | None) -> Rows:
+        """Let columns that the source's table does not have get their default, as in a new row."""
+        if lacks is None:
+            return rows
+        known = {*rows.columns, *map(self.table.column, lacks), *self.own, self.end}
+        others = (one for one in self.table.columns.values() if one not in known)
+        return replace(rows, untold=tuple(one for one in others if one.default))
 
 
 def _row(change: Change) -> Row:

@@ -53,6 +53,8 @@ def apply(
     Raises SQLAlchemy's errors."""
     operations = operations_of(change, own)
     target = Target(kept, naming, change.source_time_ms, done=[], end=kept.period and kept.period[1])
+    if kept.period is not None and rules.drop_tables == "made":  # DROP TABLE only ends versions
+        rules = rules.model_copy(update={"drop_tables": True})
     statement = Statement.of(change, replay_of)
     commits_each = target.family == "mysql"
     begun = kept.step_of(own, statement) if commits_each else None
@@ -119,14 +121,7 @@ def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[Ta
         return [table]
     match operation:
         case ddl.RenameTable(to=to):
-            if table != target.table(to) and owners.are_one(operation.table, to):
-                is_moved = not why_not  # its table has the new name already; False if that is recorded
-            else:
-                is_moved = rename_table(target, table, target.table(to))
-            # Or an interrupted worker has moved it. A repeated finished statement does not count.
-            if is_moved or (target.is_again and target.kept.noted(operation.table) is not None):
-                target.kept.note_moved(operation.table, to)
-                owners.note_moved(operation.table, to)
+            _rename(target, table, operation.table, to, is_known=bool(why_not))
         case ddl.CreateTable():
             create_table(target, table, operation)
         case ddl.DropTable():
@@ -141,6 +136,24 @@ def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[Ta
         case _:
             _follow_columns(target, table, operation)
     return [table]
+
+
+def _rename(
+    target: Target, table: TargetTable, source: ddl.TableName, to: ddl.TableName, *, is_known: bool
+) -> None:
+    """Rename the table and move its notes. `is_known`: they say already that its table belongs to `to`."""
+    kept, owners = target.kept, target.kept.owners(target.naming)
+    if table == target.table(to):  # only the notes of the source table move, unless they have
+        if kept.noted(source) is not None or kept.dropped(source):
+            kept.note_moved(source, to)
+        return
+    # If they are one, its table has the new name already.
+    is_one = owners.are_one(source, to)
+    is_moved = not is_known if is_one else rename_table(target, table, target.table(to))
+    # Or an interrupted worker has moved it. A repeated finished statement does not count.
+    if is_moved or (target.is_again and kept.noted(source) is not None):
+        kept.note_moved(source, to)
+        owners.note_moved(source, to)
 
 
 def _follow_columns(target: Target, table: TargetTable, operation: ddl.Operation) -> None:

@@ -70,7 +70,7 @@ class Schemas:
     """The schemas that one handler follows. Safe for threads."""
 
     def __init__(self, naming: Naming, rules: DDLRules, *, drops: bool) -> None:
-        """`drops`: remove dropped columns, which histories keep."""
+        """`drops`: remove dropped columns, which histories keep. So does a switch of `rules`."""
         self._naming = naming
         self._rules = rules
         self._drops = drops
@@ -140,7 +140,8 @@ class Schemas:
         now, streamed = _columns_of(types), set(seen.streamed)
         shared = self._shared(target, own)
         dropped = [name for name in seen.dropped if name not in types]
-        for name in set(seen.dropped) & types.keys() - shared if not self._drops else ():
+        keeps = not self._drops or not self._rules.drop_columns
+        for name in set(seen.dropped) & types.keys() - shared if keeps else ():
             set_column_aside(target, table, target.column(table, name))
         for name, old in seen.columns.items():
             new = now.get(name)
@@ -148,8 +149,8 @@ class Schemas:
                 continue
             if new is None:
                 is_gone = name in streamed and name not in types.columns and old.to not in types
-                if is_gone and self._allows(DropColumn(own, old.to)):
-                    if self._drops and old.to not in shared:
+                if is_gone:
+                    if self._allows(DropColumn(own, old.to)) and self._drops and old.to not in shared:
                         drop_column(target, table, old.to)
                     dropped.append(old.to)
             elif new.to == old.to and new.kept != old.kept and new.source and old.source:

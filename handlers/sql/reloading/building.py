@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from handlers.progress import BEFORE_ALL, WHOLE, Partition, Place
 from handlers.sql.naming import exact
+from handlers.sql.own_tables import OwnTables, of_owner
 from handlers.sql.target.known_tables import TableName
 
 _DIGITS = 8
@@ -54,6 +55,7 @@ class Building:
             table.drop(connection, checkfirst=True)
         with connection.begin():
             marks.remove(connection, self.handler)
+            marks.forget(connection, self.table)
 
 
 def remove_left(connection: sa.Connection, marks: TableMarks, target: TableName, handler: str) -> None:
@@ -147,6 +149,11 @@ class TableMarks:
 
     def remove(self, connection: sa.Connection, handler: str) -> None:
         connection.execute(self.marks.delete().where(self._of(handler)))
+
+    def forget(self, connection: sa.Connection, table: TableName) -> None:
+        """Remove the owner of a target table that no longer exists."""
+        key = OwnTables.of(connection, self.marks).key(table)
+        connection.execute(self.marks.delete().where(of_owner(self.marks, key)))
 
     def handlers(self, connection: sa.Connection, beginning: str) -> list[str]:
         """Return all handlers of this table's marks whose name begins with `beginning`."""

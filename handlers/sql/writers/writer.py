@@ -140,8 +140,8 @@ class Writer:
         connection.exec_driver_sql(f"{sql} AND {end.quoted} IS NULL", given)
 
     def copy_current(self, connection: sa.Connection, old: Rows, new: Rows, end: KnownColumn) -> None:
-        """As `copy`, of the version without an end."""
-        sql = _copy(old.table, new.columns, old.columns, self.placeholder)
+        """As `copy`, of the version without an end, except the columns of `new.untold`."""
+        sql = _copy(old.table, new.columns, old.columns, self.placeholder, new.untold)
         given = new.by_row()[0] + old.compared()[0]
         connection.exec_driver_sql(f"{sql} AND {end.quoted} IS NULL", given)
 
@@ -211,8 +211,9 @@ def insert_into(table: KnownTable, columns: Columns) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _copy(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -> str:
-    rest = tuple(one for one in table.columns.values() if one not in columns and not one.is_generated)
+def _copy(table: KnownTable, columns: Columns, key: Columns, placeholder: str, untold: Columns = ()) -> str:
+    others = (one for one in table.columns.values() if one not in columns + untold)
+    rest = tuple(one for one in others if not one.is_generated)
     values = ", ".join([one.given(placeholder) for one in columns] + [one.quoted for one in rest])
     into = insert_into(table, columns + rest)
     return f"{into} SELECT {values} FROM {table.quoted} WHERE {_equal(key, placeholder)}"

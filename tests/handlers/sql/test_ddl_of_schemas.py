@@ -142,6 +142,17 @@ def test_what_a_switch_keeps_and_what_is_of_the_users_own_stays(sql: SqlLab) -> 
     assert [(row["id"], float(row["n"]), row["mine"]) for row in sql.rows()] == [(1, 1.0, "m"), (2, 7.0, "m")]
 
 
+@pytest.mark.parametrize("mode", ["replica", "history"])
+def test_a_column_that_a_switch_keeps_is_not_the_next_one_of_its_name(sql: SqlLab, mode: str) -> None:
+    again = batch(SchemaTypes({"id": "int", "gone": "longtext"}), {"id": 4, "gone": "z"}, offset=3, later=9)
+    with sql.handler(mode=mode, ddl={"drop_columns": False}) as handler:
+        handler.handle(BEFORE)
+        handler.handle(batch(SchemaTypes({"id": "int"}), {"id": 3}, offset=2, later=5))
+        handler.handle(again)
+    found = sorted((row["id"], str(row["gone"]), str(row["gone_old"])) for row in sql.rows())
+    assert found == [(1, "None", "x"), (2, "None", "y"), (3, "None", "None"), (4, "z", "None")]
+
+
 def test_a_value_that_the_new_type_does_not_take_is_told(make_sql: MakeLab) -> None:
     lab = make_sql("postgres")
     with lab.handler() as handler:

@@ -180,3 +180,49 @@ def test_no_rename_sets_the_history_of_another_table_aside(sql: SqlLab) -> None:
     with sql.handler(mode="history", table=place) as handler:
         handler.handle(update("b", 2))
     assert [row["name"] for row in sql.rows("shop.orders_kept")] == ["a", "b"]
+
+
+def moved(old: int, new: Mapping[str, Any], lacks: frozenset[str], offset: int) -> Batch:
+    half = {"moves_key": True, "before_is_whole": False, "offset": offset}
+    gone = {"op": "delete", "before": {"id": old}, "after": None, **half}
+    made = {"op": "insert", "after": new, "lacks": lacks, "index": 1, **half}
+    return orders(gone, made, types={"id": "int", "name": "varchar(20)"}, offset=offset)
+
+
+def test_no_later_version_has_a_value_of_a_dropped_column(sql: SqlLab) -> None:
+    """Whatever the change lacks: a version takes only what it lacks from the version before it."""
+    part = {"op": "update", "before": {"id": 1}, "after": {"id": 1}, "lacks": frozenset({"name"})}
+    types = {"id": "int", "name": "varchar(20)"}
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(ROW, types=TYPES))
+        handler.handle(stated("ALTER TABLE orders DROP COLUMN qty", 1))
+        handler.handle(orders({**part, "source_time_ms": 9_001}, types=types, offset=2))
+        handler.handle(moved(1, {"id": 2}, frozenset({"name"}), 3))
+        handler.handle(moved(2, {"id": 3, "name": "c"}, frozenset(), 4))
+    found = sorted((row["id"], row["name"], str(row["qty"])) for row in sql.rows())
+    assert found == [(1, "a", "1"), (1, "a", "None"), (2, "a", "None"), (3, "c", "None")]
+
+
+@pytest.mark.parametrize("options", [{"mode": "history"}, {"ddl": {"drop_columns": False}}])
+def test_a_renamed_table_keeps_its_dropped_columns_under_a_fixed_name(
+    sql: SqlLab, options: Mapping[str, Any]
+) -> None:
+    place = {"table": "shop.kept"} if sql.dialect == "sqlite" else {"schema": "shop", "table": "kept"}
+    with sql.handler(**options, **place) as handler:
+        handler.handle(orders(ROW, types=TYPES))
+        handler.handle(stated("ALTER TABLE orders DROP COLUMN qty", 1))
+        for offset in (2, 3):
+            handler.handle(stated("RENAME TABLE orders TO items", offset, "shop.items"))
+        handler.handle(stated("ALTER TABLE items ADD COLUMN qty int DEFAULT 7", 4, "shop.items"))
+    [row] = sql.rows("shop.kept")
+    assert (row["qty"], row["qty_old"]) == (7, 1)
+
+
+@pytest.mark.parametrize("worker", ["w", "renamed"])
+def test_versions_end_with_their_table_whoever_created_it_in_the_target(sql: SqlLab, worker: str) -> None:
+    """Nothing is dropped, so it does not count who made the table."""
+    history(sql)
+    sql.run("UPDATE binlane_marks SET kafka_offset = 0 WHERE shard = -2")  # as if by somebody else
+    with sql.handler(worker, mode="history") as handler:
+        handler.handle(stated("DROP TABLE orders", 9))
+    assert all(row["__END_AT"] is not None for row in sql.rows())

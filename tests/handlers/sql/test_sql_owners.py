@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 import sqlalchemy as sa
-from reload_lab import reloading
+from reload_lab import batch, reloading
 from servers.mariadb_server import MariaDBServer
 from sql_lab import SqlLab, orders
 
@@ -249,3 +249,40 @@ def test_what_the_error_says_gives_the_table_to_the_other(lab: SqlLab) -> None:
         handler.handle(orders({"id": 2, "note": "b"}, table="shop.orders"))
         assert "holds the rows of shop.orders" in refused(handler, "shop.Orders", offset=1)
     assert [row["id"] for row in lab.rows("shop.Orders")] == [1, 2]
+
+
+def test_a_table_that_others_share_is_of_no_table_that_is_named_like_it(sql: SqlLab) -> None:
+    """In whatever order they come: the templates of one leave its database out, those of the other do not."""
+    names = {"table": "shop.{table}"} if sql.dialect == "sqlite" else {"schema": "shop"}
+    fixed = {"table": "shop.all"} if sql.dialect == "sqlite" else {"schema": "shop", "table": "all"}
+    with sql.handler(**names) as shared, sql.handler("other") as own, sql.handler("third", **fixed) as third:
+        shared.handle(orders(ROW, table="shop_1.orders"))
+        assert "holds the rows of *.orders" in refused(own, "shop.orders")
+        own.handle(orders(ROW, table="shop.items"))
+        assert "holds the rows of shop.items" in refused(shared, "shop_1.items")
+        third.handle(orders(ROW, table="shop_1.orders"))
+        assert "holds the rows of *.*" in refused(own, "shop.all")
+    for table in ("orders", "items", "all"):
+        assert sql.rows(f"shop.{table}") == [ROW]
+
+
+def test_a_handler_whose_templates_change_keeps_its_tables(sql: SqlLab) -> None:
+    names = {"table": "shop.{table}"} if sql.dialect == "sqlite" else {"schema": "shop"}
+    for offset, options in enumerate(({}, names, {})):
+        with sql.handler(**options) as handler:
+            handler.handle(orders({"id": offset, "note": "a"}, table="shop.orders", offset=offset))
+            if options:
+                handler.handle(orders({"id": 9, "note": "a"}, table="crm.orders"))
+    assert [row["id"] for row in sql.rows("shop.orders")] == [0, 1, 2, 9]
+
+
+def test_a_reload_leaves_no_owner_of_its_table(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(batch(0, 3))
+        if sql.dialect == "duckdb":
+            return
+        before = sql.run("SELECT * FROM binlane_marks")
+        with reloading(sql) as reload:
+            reload.apply(batch(0, 3))
+            assert len(sql.run("SELECT * FROM binlane_marks WHERE shard = -4")) == 2
+    assert sql.run("SELECT * FROM binlane_marks") == before
