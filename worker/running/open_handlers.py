@@ -135,14 +135,14 @@ def _told(handler: Handler, redact: Callable[[str], str]) -> Told:
         return {"error": redact(f"its status raised {describe(error)}")}
 
 
-def most_seconds(handlers: Iterable[Handler]) -> float:
+def most_seconds(handlers: Iterable[Handler | type[Handler]]) -> float:
     """Return the longest `close_timeout`. An unusable one counts as the default: a handler may use that name
     for something else, for example a property that raises."""
     found = (close_timeout(each) for each in handlers)
     return max((each if waitable(each) else Handler.close_timeout for each in found), default=0.0)
 
 
-def close_timeout(handler: Handler) -> Any:
+def close_timeout(handler: Handler | type[Handler]) -> Any:
     """Return the handler's `close_timeout`, or None if reading it raises."""
     try:
         return handler.close_timeout
