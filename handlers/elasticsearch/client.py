@@ -45,19 +45,16 @@ class SearchClient:
         """The first use connects. Raises OSError if a certificate cannot be read."""
         self._url = options.url
         headers = {"Accept": "application/json"}
-        secrets = [options.api_key, options.password]
         if options.api_key is not None:
             headers["Authorization"] = f"ApiKey {options.api_key}"
         elif options.username is not None and options.password is not None:
-            login = basic_login(options.username, options.password)
-            headers["Authorization"] = f"Basic {login}"
-            secrets.append(login)
+            headers["Authorization"] = f"Basic {basic_login(options.username, options.password)}"
         self._client = HttpClient(
             options.url,
             trusted(options.url, options.tls, folder),
             timeout=options.timeout,
             headers=headers,
-            secrets=secrets,
+            secrets=[options.password],
             connections=connections,
         )
 

@@ -70,12 +70,14 @@ class HttpClient:
         connections: int = 1,
     ) -> None:
         """`timeout`: seconds for a connection, and for each part of a response. `headers`: sent with each
-        request. `connections`: about how many are used at once. The first request connects."""
+        request; an Authorization is secret. `connections`: about how many are used at once. The first request
+        connects."""
         self._at = httpx.URL(url)
         self._name = _origin(self._at)
         user, password = self._at.username, self._at.password
+        login = (headers or {}).get("Authorization", "").partition(" ")[2]
         # Without a password the user is a token.
-        all_secrets = {*secrets, password or user, basic_login(user, password) if user else None}
+        all_secrets = {*secrets, login, password or user, basic_login(user, password) if user else None}
         self._secrets = sorted((one for one in all_secrets if one), key=len, reverse=True)
         self._timeout = timeout
         self._client = httpx.Client(

@@ -9,34 +9,26 @@ import msgspec
 from structlog.stdlib import BoundLogger
 
 from handlers.api import Batch, Change, Rejected
-from handlers.mysql.ddl import (
-    DropTable,
-    Operation,
-    RenameTable,
-    StatementError,
-    TableName,
-    TruncateTable,
-    parse,
-)
+from handlers.mysql import ddl
 
 _SECRET = re.compile(
     r"\b(CONNECTION|PASSWORD|BY|AS)(\s*=?\s*)(?:'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.|\"\")*+\")",
     re.IGNORECASE | re.DOTALL,
 )
 """Passwords of federated tables and of users."""
-Emptying = DropTable | TruncateTable | RenameTable
+Emptying = ddl.DropTable | ddl.TruncateTable | ddl.RenameTable
 
 # Parsing a statement takes a millisecond, and the first one loads the parser.
 _TELLING = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE|RENAME)\b", re.IGNORECASE)
 
 
-def operations_of(change: Change, own: TableName) -> list[Operation]:
+def operations_of(change: Change, own: ddl.TableName) -> list[ddl.Operation]:
     """Return the operations of a `ddl` or `truncate` change. Raises Rejected if it cannot be read."""
     if change.op == "truncate":
-        return [TruncateTable(own)]
+        return [ddl.TruncateTable(own)]
     try:
-        return list(parse(change.sql or "", own.database))
-    except StatementError as error:
+        return list(ddl.parse(change.sql or "", own.database))
+    except ddl.StatementError as error:
         raise Rejected(f"cannot parse DDL of {own}: {error}: {shown(change.sql)}") from error
 
 
@@ -49,7 +41,7 @@ def shown(sql: str | None) -> str:
     return _SECRET.sub(r"\1\2'***'", sql or "")
 
 
-def emptied(change: Change, own: TableName) -> Sequence[Emptying]:
+def emptied(change: Change, own: ddl.TableName) -> Sequence[Emptying]:
     """Return the operations of a change on whole tables. Raises Rejected if a statement cannot be read."""
     if change.op != "truncate" and (change.op != "ddl" or not _TELLING.search(change.sql or "")):
         return []
@@ -67,12 +59,12 @@ class WholeTables(msgspec.Struct, frozen=True):
     """Whether a rule sends a table to the handler."""
     log: BoundLogger
 
-    def to_empty(self, change: Change, batch: Batch) -> Iterator[TableName]:
+    def to_empty(self, change: Change, batch: Batch) -> Iterator[ddl.TableName]:
         """Yield the tables whose rows the change removes in this target. Raises Rejected."""
-        for operation in emptied(change, TableName(batch.database, batch.name)):
+        for operation in emptied(change, ddl.TableName(batch.database, batch.name)):
             named = str(operation.table)
-            is_truncate = isinstance(operation, TruncateTable)
-            if isinstance(operation, RenameTable):
+            is_truncate = isinstance(operation, ddl.TruncateTable)
+            if isinstance(operation, ddl.RenameTable):
                 self.log.warning("ddl_refused", table=named, because=self.renamed)
             elif named != batch.table and not self.handles(named):
                 because = f"no rule routes {named} to this handler"

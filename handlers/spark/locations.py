@@ -32,7 +32,8 @@ class Locations:
         warehouse = location(section.warehouse.rstrip("/"), folder)
         self._catalog = options.catalog_table
         template = options.path or f"{literal(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"
-        self._path = _location_template(template, folder)
+        is_whole = _is_uri(template)
+        self._path = template if is_whole else str(Path(literal(str(folder.absolute())), template))
         # The folder above the first one whose name contains a field.
         self.root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
         """The folder that contains all tables. For a catalog's tables, the warehouse."""
@@ -90,10 +91,6 @@ class Locations:
 def location(path: str, folder: Path) -> str:
     """Return `path` as Spark takes it: a URI unchanged, a relative path beginning at `folder`."""
     return path if _is_uri(path) else str(Path(folder.absolute(), path))
-
-
-def _location_template(template: str, folder: Path) -> str:
-    return template if _is_uri(template) else str(Path(literal(str(folder.absolute())), template))
 
 
 def _is_uri(path: str) -> bool:

@@ -13,16 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from offsets.stores import kafka
 from offsets.stores.interface import CheckpointError
-from offsets.stores.kafka import (
-    CommitTexts,
-    MetadataTooLarge,
-    commit_now,
-    failure_of,
-    load_committed,
-    marks_of,
-    refusal,
-)
 from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
 
@@ -69,7 +61,7 @@ class PolledKafkaStore:
         self._poller: int | None = None
         self._lock = threading.Lock()  # guards _request and _away
         self._request: _Request | None = None
-        self._texts = CommitTexts()
+        self._texts = kafka.CommitTexts()
         self._away = False  # the polling thread is in a rebalance callback and cannot serve
 
     def attach(self, consumer: Consumer) -> None:
@@ -79,7 +71,7 @@ class PolledKafkaStore:
 
     def load_committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """See `kafka.load_committed`. Only on the polling thread."""
-        return load_committed(self._attached(), partitions, self._deadline / 2)
+        return kafka.load_committed(self._attached(), partitions, self._deadline / 2)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
         """Replace the checkpoints of these partitions: one commit, with less metadata if the broker accepts
@@ -91,15 +83,15 @@ class PolledKafkaStore:
             return {}
         if threading.get_ident() == self._poller:
             begin = self._clock()
-            marks = commit_now(self._attached(), checkpoints, self._texts, self._sending)
+            marks = kafka.commit_now(self._attached(), checkpoints, self._texts, self._sending)
             self._taken(begin)
             return marks
         while True:
             offsets = self._texts.offsets_of(checkpoints)
             try:
                 self._send(offsets)
-                return marks_of(offsets)
-            except MetadataTooLarge:
+                return kafka.marks_of(offsets)
+            except kafka.MetadataTooLarge:
                 if not self._texts.shrink(offsets):
                     raise
 
@@ -137,10 +129,10 @@ class PolledKafkaStore:
             request.sent = self._clock()
         try:
             # Not earlier: an unsent commit would displace one that Kafka may have from the few stored marks.
-            self._sending(marks_of(request.offsets))
+            self._sending(kafka.marks_of(request.offsets))
             self._attached().commit(offsets=request.offsets, asynchronous=True)
         except KafkaException as error:
-            self._end(request, refusal(error.args[0]))
+            self._end(request, kafka.refusal(error.args[0]))
         except Exception as error:  # reported to the waiting thread; polling continues
             self._end(request, CheckpointError(f"the commit could not be sent: {error!r}"))
 
@@ -151,7 +143,9 @@ class PolledKafkaStore:
             return
         if error is None and any(each.error is None for each in partitions):
             self._taken(request.sent)  # each of the others has its own error
-        self._end(request, failure_of(partitions) or (refusal(error) if error is not None else None))
+        self._end(
+            request, kafka.failure_of(partitions) or (kafka.refusal(error) if error is not None else None)
+        )
 
     def interrupt(self) -> None:
         """A rebalance callback starts: no answer can arrive until `serve`, so nobody may wait for one."""

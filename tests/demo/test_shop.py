@@ -39,7 +39,6 @@ def decoded(messages: list[Message]) -> dict[str, list[Change]]:
     for number, message in enumerate(messages):
         into: list[Change] = []
         canal.decode(record(number, message.value), into)
-        assert len(into) == message.rows or into[0].op in ("ddl", "truncate")
         changes.setdefault(message.table, []).extend(into)
     return changes
 
@@ -90,19 +89,19 @@ def test_replaying_the_decoded_stream_gives_the_rows_at_the_end(whole: tuple[Sho
         assert replayed(changes[name], table.key) == list(table.rows.values()), name
 
 
-def test_the_history_tells_every_change_and_its_place(whole: tuple[Shop, list[Message]]) -> None:
+def test_the_history_tells_the_operation_of_every_change(whole: tuple[Shop, list[Message]]) -> None:
     shop, messages = whole
     for name, changes in decoded(messages).items():
         if name:
-            places = [(change.op, change.offset, change.index) for change in changes]
-            assert places == shop.tables[name].history
+            assert [change.op for change in changes] == shop.tables[name].history
 
 
 def test_a_day_has_everything_that_a_source_does_to_a_table(whole: tuple[Shop, list[Message]]) -> None:
     shop, messages = whole
-    ops = Counter((name, place.op) for name, table in shop.tables.items() for place in table.history)
+    ops = Counter((name, op) for name, table in shop.tables.items() for op in table.history)
     changes = decoded(messages)
-    assert shop.changes == sum(message.rows for message in messages)
+    of_rows = ("insert", "update", "delete")
+    assert shop.changes == sum(change.op in of_rows for own in changes.values() for change in own)
     assert 50_000 <= shop.changes < 50_100
     assert len(shop.tables) == 10
     assert shop.tables["order_items"].key == ("order_id", "line")
@@ -116,8 +115,8 @@ def test_a_day_has_everything_that_a_source_does_to_a_table(whole: tuple[Shop, l
         if (gone.op, come.op) == ("delete", "insert") and gone.offset == come.offset and gone.key != come.key
     ]  # fmt: skip
     assert Counter(moved).keys() == {"shipments", "promotions"}
-    several = Counter(message.table for message in messages if message.rows > 1)
-    assert several.keys() >= {"order_items", "products", "stock", "addresses"}
+    several = {name for name, rows in changes.items() if any(change.index for change in rows)}
+    assert several >= {"order_items", "products", "stock", "addresses"}
     load = Counter(dict[str, int]((name, len(table.history)) for name, table in shop.tables.items()))
     assert sum(load[name] for name in ("order_items", "stock")) > 0.5 * shop.changes
     assert min(load.values()) < 0.001 * shop.changes

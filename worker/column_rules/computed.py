@@ -14,22 +14,13 @@ from msgspec.structs import replace
 
 from handlers import Change
 from handlers.options.matching import folded, folded_all
+from worker.column_rules import filters
 from worker.column_rules.comparing import FilterFault
-from worker.column_rules.filters import (
-    ALLOWED,
-    CONDITIONS,
-    FilterError,
-    check,
-    columns_of,
-    condition_of,
-    kind_of,
-    parsed,
-)
 from worker.column_rules.forms import Cast
 from worker.column_rules.values import cast, cast_in, compiled
 
 _KINDS = {
-    **CONDITIONS,
+    **filters.CONDITIONS,
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Nullif"), ("value", "this expression")),
     "DPipe": ("value", "this expression safe"),
     **dict.fromkeys(("Abs", "Date"), ("value", "this")),
@@ -37,7 +28,7 @@ _KINDS = {
     "Cast": ("value", "this to"),
     "Case": ("value", "ifs default"),
 }
-_ALLOWED = f"{ALLOWED}, + - * /, ||, ROUND, ABS, DATE, NULLIF, CASE WHEN, CAST"
+_ALLOWED = f"{filters.ALLOWED}, + - * /, ||, ROUND, ABS, DATE, NULLIF, CASE WHEN, CAST"
 _TRUTH = Cast("tinyint(1)", int, False)
 """As in MySQL. In a statement, MySQL has no other type for it."""
 _MOST_SHAPES = 256
@@ -54,13 +45,13 @@ class Expression:
         self._to = to
         self.type = to.type
         """The type text, as in `Change.types`."""
-        self.columns = columns_of(tree)
+        self.columns = filters.columns_of(tree)
         """The source's columns in the expression, spelled as in its text."""
 
     def on(self, own: Mapping[str, str]) -> Callable[[Row], Any]:
         """Compile it. `own`: a column's name in lower case -> its name in the row. The function raises
         FilterFault."""
-        value, to = compiled(self._tree, own, condition_of), self._to
+        value, to = compiled(self._tree, own, filters.condition_of), self._to
 
         def of(row: Row) -> Any:
             found = value(row)
@@ -72,19 +63,21 @@ class Expression:
 @lru_cache(_MOST_SHAPES)  # the file is checked, and the rules are made, several times
 def read_expression(text: str) -> Expression:
     """Parse an expression. Raises FilterError."""
-    tree = inner = parsed(text)
-    while kind_of(inner) == "Paren":
+    tree = inner = filters.parsed(text)
+    while filters.kind_of(inner) == "Paren":
         inner = inner.this
-    is_condition = _KINDS.get(kind_of(inner), ("",))[0] == "condition"
-    check(tree, _KINDS, _ALLOWED, is_condition=is_condition)
+    is_condition = _KINDS.get(filters.kind_of(inner), ("",))[0] == "condition"
+    filters.check(tree, _KINDS, _ALLOWED, is_condition=is_condition)
     for node in tree.walk():
-        if kind_of(node) in ("Cast", "Round") and cast_in(node) is None:
-            raise FilterError(
+        if filters.kind_of(node) in ("Cast", "Round") and cast_in(node) is None:
+            raise filters.FilterError(
                 f"{node.sql()[-60:]!r}: CAST knows the types of columns.cast, ROUND 0 to 38 places"
             )
     to = _TRUTH if is_condition else cast_in(inner)
     if to is None:
-        raise FilterError("its type is unknown: write ROUND(..., 2), or CAST(... AS a type of columns.cast)")
+        raise filters.FilterError(
+            "its type is unknown: write ROUND(..., 2), or CAST(... AS a type of columns.cast)"
+        )
     return Expression(text, tree, _TRUTH if to.type == "boolean" else to)
 
 

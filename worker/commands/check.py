@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from handlers import Handler
 from handlers.loading.registry import BUILT_IN, create, resolve, section_model
 from handlers.options.values import format_duration, format_size
 from worker.commands.output import Output, begin, table_with, wide_console
@@ -25,7 +24,7 @@ from worker.kafka.connection import reach_handlers, reach_kafka, reach_registry
 from worker.observing import logs
 from worker.partitions.own_store import reach_store
 from worker.running.handler_set import OPENING_SECONDS
-from worker.running.open_handlers import waitable
+from worker.running.open_handlers import most_seconds
 from worker.running.process import grace_seconds, stop_seconds
 
 
@@ -52,20 +51,17 @@ def _times(configuration: Configuration) -> str:
     """Format how long a deployment must wait for a start and a stop."""
     folder = configuration.folder
     entries = [entry for rule in configuration.tables for entry in rule.handlers]
-    # Foreign code is not run for this, so values that such a handler object sets itself are unknown.
-    closing = [
-        (create(entry, folder) if entry.type in BUILT_IN else resolve(entry.type, folder)).close_timeout
-        for entry in entries
-    ]
     stop = stop_seconds(
         shutdown_timeout=configuration.shutdown_timeout,
         revoke_timeout=configuration.revoke_timeout,
-        closing=max(each if waitable(each) else Handler.close_timeout for each in closing),
+        # Foreign code is not run for this, so values that such a handler object sets itself are unknown.
+        closing=most_seconds(
+            create(one, folder) if one.type in BUILT_IN else resolve(one.type, folder) for one in entries
+        ),
     )
-    start = configuration.start_timeout + OPENING_SECONDS
-    stop = grace_seconds(stop)
+    start, grace = configuration.start_timeout + OPENING_SECONDS, grace_seconds(stop)
     return (
-        f"A deployment has to give a start {start:g} s and a stop {stop:g} s (startup probe, grace period)."
+        f"A deployment has to give a start {start:g} s and a stop {grace:g} s (startup probe, grace period)."
     )
 
 

@@ -57,7 +57,7 @@ def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
     All files are written to `directory` (new or empty), which stays. Without it, they go to a temporary
     folder. That is removed at the end, unless `keep` is set or something failed.
 
-    Returns 0 if replica and source are equal and each table's order was kept, else 1; 2 for an unusable
+    Returns 0 if replica and source are equal, else 1; 2 for an unusable
     directory, 130 at a signal."""
     # These need the extra `spark`. `broker` does not.
     from worker.demo.run import run_demo  # noqa: PLC0415 (see above)

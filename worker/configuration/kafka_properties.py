@@ -9,17 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
-from handlers.kafka.librdkafka import (
-    CONSUMER_ONLY,
-    PROPERTIES,
-    REFUSED,
-    SILENT,
-    SettingsError,
-    explain,
-    fault,
-    property_texts,
-    refuse_units,
-)
+from handlers.kafka import librdkafka
 from worker.configuration.sections import KafkaRule
 
 # Properties that binlane's guarantees depend on, and what to set instead.
@@ -63,7 +53,7 @@ def consumer_settings(kafka: KafkaRule) -> dict[str, Any]:
 
     Raises SettingsError: a property that binlane sets itself, one that `group.protocol=consumer` excludes, or
     a value that is not text, a number or a boolean."""
-    properties = property_texts(kafka.properties, _OWNED, "binlane sets this property")
+    properties = librdkafka.property_texts(kafka.properties, _OWNED, "binlane sets this property")
     has_patterns = any(topic.startswith("^") for topic in kafka.topics)
     settings = {**_DEFAULTS, **(_LOOKS_FOR_TOPICS if has_patterns else {}), **properties}
     if "group.protocol" in properties:  # librdkafka ignores case; code that reads the settings need not
@@ -71,7 +61,7 @@ def consumer_settings(kafka: KafkaRule) -> dict[str, Any]:
     if settings.get("group.protocol") == "consumer":
         for name, instead in _CLASSIC_ONLY.items():
             if name in properties:
-                raise fault(
+                raise librdkafka.fault(
                     name, f"is not allowed with group.protocol=consumer ({instead}): remove one of the two"
                 )
     else:
@@ -99,7 +89,7 @@ def admin_settings(kafka: KafkaRule) -> dict[str, Any]:
     Raises SettingsError: see `consumer_settings`."""
     owned = _OWNED.keys() - {"bootstrap.servers"}
     settings = consumer_settings(kafka)
-    return {name: value for name, value in settings.items() if name not in CONSUMER_ONLY | owned}
+    return {name: value for name, value in settings.items() if name not in librdkafka.CONSUMER_ONLY | owned}
 
 
 def producer_settings(kafka: KafkaRule) -> dict[str, Any]:
@@ -124,39 +114,41 @@ def check_settings(kafka: KafkaRule) -> None:
     unknown property, a value out of range, a certificate file that cannot be read."""
     settings = consumer_settings(kafka)
     del settings["bootstrap.servers"]
-    refuse_units(settings)
+    librdkafka.refuse_units(settings)
     try:
-        Consumer(settings, logger=SILENT).close()
+        Consumer(settings, logger=librdkafka.SILENT).close()
     except (KafkaException, TypeError, ValueError) as error:
-        raise explain(error) from None
+        raise librdkafka.explain(error) from None
 
 
-def settings_faults(kafka: KafkaRule) -> list[SettingsError]:
+def settings_faults(kafka: KafkaRule) -> list[librdkafka.SettingsError]:
     """Return every fault of the properties, each once.
 
     librdkafka reports one fault at a time: the faulty property is removed, and the rest is checked again."""
-    left, faults = dict(kafka.properties), list[SettingsError]()
+    left, faults = dict(kafka.properties), list[librdkafka.SettingsError]()
     while found := _fault(kafka, left):
-        name = found.key.removeprefix(f"{PROPERTIES}.")
+        name = found.key.removeprefix(f"{librdkafka.PROPERTIES}.")
         if found.of_all and name not in left and faults:  # it may only follow from the earlier faults
             return faults
         culprit = _culprit(kafka, left, found, name)
         if culprit is None:
-            return [*faults, SettingsError(PROPERTIES, found.problem)]
-        faults.append(fault(culprit, found.problem.removeprefix(REFUSED)))
+            return [*faults, librdkafka.SettingsError(librdkafka.PROPERTIES, found.problem)]
+        faults.append(librdkafka.fault(culprit, found.problem.removeprefix(librdkafka.REFUSED)))
         del left[culprit]
     return faults
 
 
-def _fault(kafka: KafkaRule, properties: Mapping[str, Any]) -> SettingsError | None:
+def _fault(kafka: KafkaRule, properties: Mapping[str, Any]) -> librdkafka.SettingsError | None:
     try:
         check_settings(kafka.model_copy(update={"properties": properties}))
-    except SettingsError as error:
+    except librdkafka.SettingsError as error:
         return error
     return None
 
 
-def _culprit(kafka: KafkaRule, properties: Mapping[str, Any], found: SettingsError, named: str) -> str | None:
+def _culprit(
+    kafka: KafkaRule, properties: Mapping[str, Any], found: librdkafka.SettingsError, named: str
+) -> str | None:
     """Find the property whose removal removes the fault. The name that librdkafka reports may not be in the
     file: for an alias it reports the first name, for a Java property the replacement."""
     for name in sorted(properties, key=lambda name: name != named):

@@ -16,17 +16,9 @@ from handlers.options.matching import lowered, may_end
 from handlers.options.section import Section
 from handlers.options.values import Duration, PositiveDuration, duration
 from worker.column_rules.settings import MaskingRule
+from worker.configuration import sections
 from worker.configuration.faults import KeyPath
 from worker.configuration.secrets import Secrets
-from worker.configuration.sections import (
-    CheckpointRule,
-    DeadLetterRule,
-    HttpRule,
-    KafkaRule,
-    LanesRule,
-    LoggingRule,
-    TracingRule,
-)
 from worker.configuration.table_rules import BatchRule, HandlerEntry, OnFailure, TableRule
 from worker.configuration.values import FormatChoice
 from worker.formats.debezium.settings import DebeziumSettings
@@ -44,7 +36,7 @@ class Configuration(Section):
     `load` reads it from a file. `Configuration.model_validate` accepts a mapping of the same shape, and also
     numbers as seconds and bytes."""
 
-    kafka: KafkaRule
+    kafka: sections.KafkaRule
     """The source of the change records."""
     name: str = Field(default_factory=lambda data: str(data["kafka"].group_id), min_length=1)
     """The name in logs, the status page and marks of `sql`, the same in a group; default: the group id."""
@@ -59,11 +51,11 @@ class Configuration(Section):
     their schema, or have none."""
     databases: dict[Annotated[str, Field(min_length=1)], DatabasesRule] = Field(default={})
     """Name of a database -> the tables that are handled as its tables. The first match counts."""
-    lanes: LanesRule = Field(default_factory=LanesRule)
+    lanes: sections.LanesRule = Field(default_factory=sections.LanesRule)
     """Settings of the lanes, which handle batches in parallel."""
     batch: BatchRule = Field(default_factory=BatchRule)
     """The default size of a batch."""
-    checkpoint: CheckpointRule = Field(default_factory=CheckpointRule)
+    checkpoint: sections.CheckpointRule = Field(default_factory=sections.CheckpointRule)
     """How positions are stored."""
     start_timeout: PositiveDuration = duration("5m")
     """The longest time for opening the handlers; a worker that takes longer exits with code 1."""
@@ -80,17 +72,17 @@ class Configuration(Section):
     """The first match wins. Records of an unmatched table are counted as skipped and are finished."""
     masking: MaskingRule = Field(default_factory=MaskingRule)
     """Settings shared by the masks of all tables."""
-    dead_letter: DeadLetterRule | None = None
+    dead_letter: sections.DeadLetterRule | None = None
     """The topic for records that cannot be handled; null: no such topic."""
     on_undecodable: OnFailure = Field(
         default_factory=lambda data: "dead_letter" if data.get("dead_letter") else "halt"
     )
     """What happens to an undecodable record; default: dead_letter when its topic is set, else halt."""
-    http: HttpRule | None = Field(default_factory=HttpRule)
+    http: sections.HttpRule | None = Field(default_factory=sections.HttpRule)
     """The HTTP server for status, probes and metrics; null: no server."""
-    logging: LoggingRule = Field(default_factory=LoggingRule)
+    logging: sections.LoggingRule = Field(default_factory=sections.LoggingRule)
     """What is logged, and in which format."""
-    tracing: TracingRule | None = None
+    tracing: sections.TracingRule | None = None
     """Spans of handled batches, sent to a collector; null: no tracing. Needs the extra `otel`."""
     spark: dict[str, Any] = Field(default={})
     """Settings of Spark: see the Spark handler."""

@@ -17,17 +17,7 @@ from handlers.options.values import (
     duration,
     size,
 )
-from worker.configuration.values import (
-    AccessToken,
-    DatabaseUrl,
-    FilePath,
-    HeaderValue,
-    HttpUrl,
-    Initial,
-    Processes,
-    TopicName,
-    TopicPattern,
-)
+from worker.configuration import values
 
 
 class KafkaRule(Section):
@@ -37,9 +27,9 @@ class KafkaRule(Section):
     """The first brokers to connect to: host:port, separated by commas."""
     group_id: str = Field(min_length=1)
     """The consumer group. Workers of one group share the partitions."""
-    topics: list[TopicPattern] = Field(min_length=1)
+    topics: list[values.TopicPattern] = Field(min_length=1)
     """Topic names, or regular expressions that begin with ^."""
-    ddl_topics: list[TopicPattern] = Field(default=[])
+    ddl_topics: list[values.TopicPattern] = Field(default=[])
     """The topics with the DDL of tables in other topics (Debezium, Maxwell). DDL and truncates then keep
     their order among the rows of all partitions. One worker must read all of them."""
     properties: dict[str, PropertyValue] = Field(default={})
@@ -53,7 +43,7 @@ class LanesRule(Section):
     """Number of lanes, and so of batches that run at once."""
     order_by: Literal["table", "row"] = "table"
     """What keeps its order: a table, or a row (database, table and primary key)."""
-    processes: Processes = Field(default=0)
+    processes: values.Processes = Field(default=0)
     """Number of child processes that decode batches and run handlers. 0: the worker's own threads do both.
     With auto, each core that the worker may use has one, unless it is the only core."""
     max_records: int = Field(default=10_000, ge=1)
@@ -83,12 +73,12 @@ class CheckpointRule(Section):
 
     interval: PositiveDuration = duration("5s")
     """Time between commits."""
-    directory: FilePath = Field(default=Path("state"), json_schema_extra={"default": "state"})
+    directory: values.FilePath = Field(default=Path("state"), json_schema_extra={"default": "state"})
     """Folder of the local checkpoint file and the journal, relative to the working directory."""
-    url: DatabaseUrl | None = None
+    url: values.DatabaseUrl | None = None
     """A database that stores the checkpoints instead of the local file: the URL of a PostgreSQL, MySQL,
     MariaDB or SQLite database."""
-    initial: Initial = Field(default="earliest")
+    initial: values.Initial = Field(default="earliest")
     """Where a group without a stored position starts: earliest, latest, an ISO 8601 time, or offsets."""
     force: bool = False
     """true: start at `initial` and ignore stored positions."""
@@ -99,7 +89,7 @@ class CheckpointRule(Section):
 class DeadLetterRule(Section):
     """The topic for records that cannot be handled."""
 
-    topic: TopicName
+    topic: values.TopicName
     """The dead-letter topic: a name that no entry of kafka.topics matches."""
     max_ratio: float = Field(default=0.1, gt=0, le=1)
     """If more than this share of the last 1,000 records became dead letters, further failures halt."""
@@ -108,10 +98,10 @@ class DeadLetterRule(Section):
 class TlsRule(Section):
     """The certificate of the HTTP server. A changed file is reloaded."""
 
-    certificate: FilePath
+    certificate: values.FilePath
     """A PEM file with the certificate, followed by any intermediate certificates. A relative path starts at
     the configuration's folder."""
-    key: FilePath
+    key: values.FilePath
     """A PEM file with the private key, without a password."""
 
 
@@ -122,7 +112,7 @@ class HttpRule(Section):
     """The address to listen on."""
     port: int = Field(default=8080, ge=0, le=65535)
     """The port to listen on; 0: any free port, logged as http_listening."""
-    token: AccessToken | None = None
+    token: values.AccessToken | None = None
     """The token that every request except probes needs, as a bearer token or as the password of any user."""
     tls: TlsRule | None = None
     """TLS for everything except the probes; null: plain HTTP."""
@@ -142,10 +132,10 @@ class LoggingRule(Section):
 class TracingRule(Section):
     """Spans of handled batches, sent to a collector (OpenTelemetry, OTLP over HTTP)."""
 
-    endpoint: HttpUrl | None = None
+    endpoint: values.HttpUrl | None = None
     """The collector's URL, such as http://collector:4318; null: the value of OTEL_EXPORTER_OTLP_ENDPOINT,
     else http://localhost:4318."""
-    headers: dict[str, HeaderValue] = Field(default={})
+    headers: dict[str, values.HeaderValue] = Field(default={})
     """Additional headers of each request, such as Authorization. All their values are secret."""
     sample_ratio: float | None = Field(default=None, ge=0, le=1)
     """The share of batches that are traced; null: the value of OTEL_TRACES_SAMPLER, else 0.01."""

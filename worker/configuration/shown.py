@@ -16,14 +16,6 @@ from worker.configuration import secrets
 from worker.configuration.document import Document
 from worker.configuration.faults import KeyPath, key_path
 from worker.configuration.model import Configuration
-from worker.configuration.secrets import (
-    MASK,
-    is_secret_key,
-    is_secret_place,
-    names_columns,
-    origin_of,
-    passwords_in,
-)
 from worker.configuration.table_rules import HANDLER_KEYS, HandlerEntry
 
 _MOST = 2_000
@@ -108,13 +100,15 @@ def _value(configuration: Configuration, path: KeyPath, value: Any) -> str:
     if value is None:
         return "null"
     keys = (
-        str(key) for place, key in enumerate(path) if isinstance(key, str) and not names_columns(path[:place])
+        str(key)
+        for place, key in enumerate(path)
+        if isinstance(key, str) and not secrets.names_columns(path[:place])
     )
-    if path in configuration.hidden or is_secret_place(path) or any(map(is_secret_key, keys)):
-        return MASK
+    if path in configuration.hidden or secrets.is_secret_place(path) or any(map(secrets.is_secret_key, keys)):
+        return secrets.MASK
     if _is_address_of_webhook(configuration, path):
-        origin = origin_of(str(value))
-        return MASK if origin is None else _clean(configuration, origin)
+        origin = secrets.origin_of(str(value))
+        return secrets.MASK if origin is None else _clean(configuration, origin)
     if isinstance(value, list | tuple):
         return f"[{', '.join(_text(configuration, each) for each in value)}]"
     return _text(configuration, value)
@@ -139,10 +133,10 @@ def _text(configuration: Configuration, value: Any) -> str:
 
 def _clean(configuration: Configuration, text: str) -> str:
     text = configuration.secrets.redact(text)
-    for password in passwords_in(text):  # passwords too short for `redact`
-        if password and password != MASK:
+    for password in secrets.passwords_in(text):  # passwords too short for `redact`
+        if password and password != secrets.MASK:
             for before, after in ((":", "@"), ("//", "@"), ("//", ":"), ("=", "")):
-                text = text.replace(f"{before}{password}{after}", f"{before}{MASK}{after}")
+                text = text.replace(f"{before}{password}{after}", f"{before}{secrets.MASK}{after}")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

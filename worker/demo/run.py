@@ -16,7 +16,7 @@ from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from handlers.spark.runtime.versions import find_java
 from worker.demo import verify
 from worker.demo.screen import Result, Screen, TableResult, show_result
-from worker.demo.shop_changes import Played, Shop, now_ms, play
+from worker.demo.shop_changes import Shop, now_ms, play
 from worker.demo.shop_source import SourceTable
 from worker.demo.shop_tables import DATABASE
 from worker.demo.worker_process import WorkerFailed, WorkerProcess
@@ -57,7 +57,7 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
             shop = Shop(changes, seed=seed, clock=now_ms)
             with screen.step("the shop opens") as step:
                 played = play(shop, broker.bootstrap_servers, _TOPIC)
-                ops = Counter(place.op for table in shop.tables.values() for place in table.history)
+                ops = Counter(op for table in shop.tables.values() for op in table.history)
                 step.text = (
                     f"{ops.total():,} changes of {len(shop.tables)} tables in {played.total():,} messages, "
                     f"{ops['ddl']} ALTER TABLE and {ops['truncate']} TRUNCATE among them"
@@ -104,7 +104,7 @@ def _configuration(bootstrap_servers: str, directory: Path) -> str:
     return head + yaml.safe_dump(document, sort_keys=False)
 
 
-def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> None:
+def _watch(screen: Screen, worker: WorkerProcess, played: Counter[str]) -> None:
     """Show progress until all is committed. Raises WorkerFailed."""
     began, end = time.monotonic(), played.total()
     total = end - played[""]  # without the statement about the database

@@ -248,12 +248,9 @@ def _payment(order: int) -> int:
     return 7_000_000_000 + order
 
 
-class Played(Counter[str]):
-    """Records of each table. The empty name is the database itself."""
-
-
-def play(shop: Shop, bootstrap_servers: str, topic: str) -> Played:
-    """Produce all messages of the shop, in order, to partition 0. Raises KafkaException.
+def play(shop: Shop, bootstrap_servers: str, topic: str) -> Counter[str]:
+    """Produce all messages of the shop, in order, to partition 0. Returns how many each table has (the empty
+    name is the database itself). Raises KafkaException.
 
     The topic must be new, so that a message's number is its offset."""
     failed: list[KafkaError] = []
@@ -272,7 +269,7 @@ def play(shop: Shop, bootstrap_servers: str, topic: str) -> Played:
             "queue.buffering.max.messages": 1_000_000,
         }
     )
-    played = Played()
+    played = Counter[str]()
     for message in shop.messages():
         producer.produce(topic, message.value, partition=0, on_delivery=delivered)
         played[message.table] += 1

@@ -31,18 +31,7 @@ class Message(NamedTuple):
 
     table: str
     """Empty for a statement about the database."""
-    rows: int
-    """Its row changes, two for a row whose key changes; 0 for a statement."""
     value: bytes
-
-
-class Place(NamedTuple):
-    """One change of a table: its operation, its message's number in the stream, and its index in that
-    message. A changed key is a delete of the old row and an insert of the new one."""
-
-    op: str
-    message: int
-    row: int
 
 
 class SourceTable:
@@ -57,7 +46,8 @@ class SourceTable:
         self.defaults: Row = {}
         """Of columns that a statement may omit; null for columns without a default."""
         self.rows: dict[Key, Row] = {}
-        self.history: list[Place] = []
+        self.history: list[str] = []
+        """The operations of its changes. A changed key is a delete and an insert."""
         self._numbers = 0
 
     def key_of(self, row: Row) -> Key:
@@ -163,20 +153,20 @@ class SourceDatabase:
             "sql": "",
             "sqlType": {column.name: column.sql_type for column in columns},
         }
-        ops: list[str] = []
+        before = len(table.history)
         for changed in old or [{}] * len(rows):
-            ops += [kind.lower()] if changed.keys().isdisjoint(table.key) else ["delete", "insert"]
-        table.history += [Place(op, self._messages, row) for row, op in enumerate(ops)]
-        self.changes += len(ops)
-        self._put(fields, table.name, kind, len(ops))
+            moves = not changed.keys().isdisjoint(table.key)
+            table.history += ["delete", "insert"] if moves else [kind.lower()]
+        self.changes += len(table.history) - before
+        self._put(fields, table.name, kind)
 
     def _state(self, sql: str, kind: str, table: SourceTable | None = None, op: str = "") -> None:
         nothing = dict.fromkeys(("data", "mysqlType", "old", "pkNames", "sqlType"))
         if table is not None:
-            table.history.append(Place(op, self._messages, 0))
-        self._put({**nothing, "isDdl": True, "sql": sql}, "" if table is None else table.name, kind, 0)
+            table.history.append(op)
+        self._put({**nothing, "isDdl": True, "sql": sql}, "" if table is None else table.name, kind)
 
-    def _put(self, fields: Mapping[str, Any], table: str, kind: str, rows: int) -> None:
+    def _put(self, fields: Mapping[str, Any], table: str, kind: str) -> None:
         moment = self._clock()
         message = {
             **fields,
@@ -190,7 +180,7 @@ class SourceDatabase:
         }
         # Sorted by name, as Canal writes them.
         value = msgspec.json.encode(dict(sorted(message.items())))
-        self._pending.append(Message(table, rows, value))
+        self._pending.append(Message(table, value))
         self._messages += 1
 
 

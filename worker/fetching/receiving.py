@@ -21,11 +21,6 @@ from worker.units.delivery import Delivery
 _error = Message.error
 
 
-def _is_end(message: Message) -> bool:
-    """Whether it reports the end of a partition. The message must have an error."""
-    return cast(KafkaError, message.error()).code() == KafkaError._PARTITION_EOF
-
-
 @dataclass(eq=False)
 class Receiver:
     """Takes polled messages through the stages. The fetcher's own, on its thread."""
@@ -49,8 +44,9 @@ class Receiver:
         self._route(self._through(self._split(messages)), full=full)
         for message in others:
             assignment, offset = self.assignments.of(message), message.offset()
-            if not _is_end(message):
-                failure = Failure(cast(KafkaError, message.error()), message.topic(), assignment, offset)
+            error = cast(KafkaError, message.error())
+            if error.code() != KafkaError._PARTITION_EOF:
+                failure = Failure(error, message.topic(), assignment, offset)
                 for stage in self.stages:
                     stage.failed(failure)
             elif assignment is not None and offset is not None:

@@ -27,7 +27,6 @@ from worker.running.open_handlers import (
     close_timeout,
     most_seconds,
     pairs,
-    release,
     statuses,
     taken,
     waitable,
@@ -184,7 +183,7 @@ class HandlerSet:
         """Notify the handlers of revoked partitions, and wait for `seconds`. Any thread. Raises nothing."""
         end = time.monotonic() + seconds
         told = [
-            (each, Bounded(f"release-{each.name}", partial(release, each, partitions)))
+            (each, Bounded(f"release-{each.name}", partial(each.release, partitions)))
             for each in list(self._opened)
             if getattr(type(each.handler), "release", None) not in (None, Handler.release)
         ]

@@ -65,36 +65,10 @@ class _Asking:
         return told
 
 
-class _Ending:
-    """`close` waits for each running `release`. None starts after it. Any thread."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._releases = 0
-        self._closed = False
-
-    def release(self, do: Callable[[], object]) -> None:
-        with self._changed:
-            if self._closed:
-                return
-            self._releases += 1
-        try:
-            do()
-        finally:
-            with self._changed:
-                self._releases -= 1
-                self._changed.notify_all()
-
-    def close(self, do: Callable[[], object]) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.wait_for(lambda: not self._releases)
-        do()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class OpenHandler:
-    """Made when its `open` has returned."""
+    """Made when its `open` has returned. `close` waits for each running `release`. None starts after it. Any
+    thread."""
 
     name: str
     type: str
@@ -103,15 +77,31 @@ class OpenHandler:
     """For an object that serves one lane."""
     handler: Handler
     asking: _Asking = field(default_factory=_Asking)
-    _ending: _Ending = field(default_factory=_Ending)
+    _changed: threading.Condition = field(default_factory=threading.Condition)  # guards the fields below
+    _releases: int = 0
+    _closed: bool = False
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Notify the handler that these partitions are revoked. Raises what it raises."""
-        self._ending.release(lambda: self.handler.release(partitions))
+        """Notify the handler that these partitions are revoked. Its errors are logged."""
+        with self._changed:
+            if self._closed:
+                return
+            self._releases += 1
+        try:
+            self.handler.release(partitions)
+        except BaseException as error:  # SystemExit too
+            log.error("handler_release_failed", handler=self.name, error=describe(error), exc_info=error)
+        finally:
+            with self._changed:
+                self._releases -= 1
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Close the handler after any running `release`, however long that takes. Raises what it raises."""
-        self._ending.close(self.handler.close)
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._releases)
+        self.handler.close()
 
 
 def statuses(opened: Iterable[OpenHandler], redact: Callable[[str], str]) -> list[dict[str, Any]]:
@@ -145,14 +135,14 @@ def _told(handler: Handler, redact: Callable[[str], str]) -> Told:
         return {"error": redact(f"its status raised {describe(error)}")}
 
 
-def most_seconds(handlers: Iterable[Handler]) -> float:
+def most_seconds(handlers: Iterable[Handler | type[Handler]]) -> float:
     """Return the longest `close_timeout`. An unusable one counts as the default: a handler may use that name
     for something else, for example a property that raises."""
     found = (close_timeout(each) for each in handlers)
     return max((each if waitable(each) else Handler.close_timeout for each in found), default=0.0)
 
 
-def close_timeout(handler: Handler) -> Any:
+def close_timeout(handler: Handler | type[Handler]) -> Any:
     """Return the handler's `close_timeout`, or None if reading it raises."""
     try:
         return handler.close_timeout
@@ -163,14 +153,6 @@ def close_timeout(handler: Handler) -> Any:
 def waitable(seconds: object) -> bool:
     """Whether it can be a `close_timeout`."""
     return isinstance(seconds, int | float) and 0 <= seconds <= LONGEST_CLOSE  # excludes NaN
-
-
-def release(opened: OpenHandler, partitions: Collection[tuple[str, int]]) -> None:
-    """Notify the handler that these partitions are revoked. Its errors are logged."""
-    try:
-        opened.release(partitions)
-    except BaseException as error:  # SystemExit too
-        log.error("handler_release_failed", handler=opened.name, error=describe(error), exc_info=error)
 
 
 def taken(opened: list[OpenHandler]) -> list[OpenHandler]:

@@ -10,15 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.figures import (
-    Rates,
-    drain_cost,
-    lag_of,
-    outlook,
-    ranked,
-    still_waiting,
-    waiting_tables,
-)
+from worker.observing.overview import figures
 from worker.observing.overview.of_rules import notes
 from worker.observing.overview.of_systems import not_begun, of_kafka
 from worker.observing.overview.trouble import Trouble
@@ -59,13 +51,13 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
     parts += [Text(command, style="bold") for each in found for command in each.commands]
     parts.append(grids.tables_grid(status, None, None, None))
     parts += _more(status.tables_omitted)
-    if waiting := waiting_tables(status):
+    if waiting := figures.waiting_tables(status):
         parts.append(waiting_grid(waiting, snapshot.as_of, box.SIMPLE_HEAD))
     parts.append(grids.lane_grid(status, 1, len(status.lanes)))
     return Group(*parts, grids.partitions_grid(status, None, None, None))
 
 
-def summary_line(snapshot: Snapshot, rates: Rates) -> str:
+def summary_line(snapshot: Snapshot, rates: figures.Rates) -> str:
     """Format one line for a log or a pipe."""
     time = snapshot.as_of.strftime("%H:%M:%S")
     return f"{time} {snapshot.status.state} · {_summary(snapshot, rates).plain}"
@@ -76,7 +68,7 @@ class LiveView:
     """A view that fits the screen, and says how much did not fit."""
 
     snapshot: Snapshot
-    rates: Rates
+    rates: figures.Rates
     address: str
     lost: str | None = None
     """Why the worker gave no newer answer."""
@@ -95,7 +87,7 @@ class LiveView:
         lane_rows = -(-len(status.lanes) // columns)
         for_lanes = min(lane_rows, max(2, rows // 3))
         for_partitions = min(len(status.partitions), max(2, rows // 4))
-        waiting = still_waiting(status)
+        waiting = figures.still_waiting(status)
         for_waiting = min(len(waiting), rows // 5)
         if for_waiting:
             rows -= for_waiting + 1  # one more for the heading
@@ -174,7 +166,7 @@ def _title(status: WorkerStatus) -> Text:
     )
 
 
-def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
+def _summary(snapshot: Snapshot, rates: figures.Rates | None) -> Text:
     status = snapshot.status
     queued = sum(lane.queued_bytes for lane in status.lanes)
     limit = "" if status.max_bytes is None else f"/{size(status.max_bytes)}"
@@ -186,13 +178,13 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
             parts.append((f"{tables:,} {state}", grids.STATE_STYLE[state]))
     if paused := sum(each.paused for each in status.partitions):
         parts.append((f"{paused:,} paused", "yellow"))
-    when = outlook(status)
-    parts.append((f"lag {count(lag_of(status))}{f' ({when})' if when else ''}", ""))
+    when = figures.outlook(status)
+    parts.append((f"lag {count(figures.lag_of(status))}{f' ({when})' if when else ''}", ""))
     if rates is not None and rates.total is not None:
         parts.append((f"{rates.total:,.0f}/s", ""))
     parts.append((f"checkpoint {age(status.checkpoint.last_success, snapshot.as_of)}", ""))
     parts.append((f"lanes {records:,} ({size(queued)}{limit})", ""))
-    parts.append((drain_cost(status), ""))
+    parts.append((figures.drain_cost(status), ""))
     text = Text(no_wrap=True, overflow="ellipsis")
     for number, (part, style) in enumerate(parts):
         text.append(" · " if number else "", "dim")
@@ -208,6 +200,6 @@ def _alarms(status: WorkerStatus, found: list[Trouble]) -> list[str]:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
     stuck = [each for each in found if each.runbook == "BinlaneHeadStuck"]
     lines += [": ".join(filter(None, (each.what, each.error))) for each in stuck]
-    failing = [table for table in ranked(status.tables) if table.error and table.state != "paused"]
+    failing = [table for table in figures.ranked(status.tables) if table.error and table.state != "paused"]
     lines += [f"{table.table}: {table.error}" for table in failing]
     return lines + handler_alarms(status)

@@ -14,21 +14,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 from handlers import Batch
 from handlers.failures import AskAgain
 from worker.formats.interface import any_headers
-from worker.tracing.spans import (
-    Attempt,
-    Attributes,
-    Fault,
-    Place,
-    RecordTrace,
-    begin,
-    end,
-    of_batch,
-    of_commit,
-    parent_of,
-    place_of,
-    tell,
-    told,
-)
+from worker.tracing import spans
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 
@@ -47,17 +33,17 @@ class BatchTrace:
         table: str,
         group: str,
         begun: int,
-        fault: Callable[[BaseException], Fault],
+        fault: Callable[[BaseException], spans.Fault],
     ) -> None:
         self._tracer = tracer
         self._chunks = chunks
         self._fault = fault
         self._group = group
-        self.records: dict[Place, RecordTrace] = {}
+        self.records: dict[spans.Place, spans.RecordTrace] = {}
         """Traces of the records that have their own."""
         self._left = 0
         self._finished = 0
-        self._passed: dict[Place, Mapping[str, str]] | None = None
+        self._passed: dict[spans.Place, Mapping[str, str]] | None = None
         partitions = {chunk.assignment.partition for chunk in chunks}
         topics = {each.topic for each in partitions}
         self._topic = topics.pop() if len(topics) == 1 else None
@@ -65,7 +51,7 @@ class BatchTrace:
         self._span = tracer.start_span(name, contexts.Context(), SpanKind.CONSUMER, start_time=begun)
         if self.sampled:
             count = sum(len(each.messages) for each in chunks)
-            self._span.set_attributes(of_batch(partitions, count, table, group))
+            self._span.set_attributes(spans.of_batch(partitions, count, table, group))
 
     def __del__(self) -> None:
         with suppress(Exception):  # the interpreter may be shutting down
@@ -105,12 +91,12 @@ class BatchTrace:
         begun, span = time.time_ns(), self._span
         is_told = self.sampled
         if is_told:
-            attributes: Attributes = {
+            attributes: spans.Attributes = {
                 "binlane.handler": handler,
                 "binlane.attempt": batch.attempt,
                 "binlane.changes": len(batch.changes),
             }
-            span = begin(self._tracer, span, f"handle {handler}", begun, attributes)
+            span = spans.begin(self._tracer, span, f"handle {handler}", begun, attributes)
         batch.traced_by = _Passed(self, span.get_span_context())
         token = contexts.attach(trace.set_span_in_context(span))
         fault = None
@@ -129,9 +115,9 @@ class BatchTrace:
             for (topic, partition, offset), record in self.records.items():
                 first, last = batch.positions.get((topic, partition), (offset + 1, offset))
                 if first <= offset <= last:
-                    record.attempts.append(Attempt(handler, begun, ended, fault))
+                    record.attempts.append(spans.Attempt(handler, begun, ended, fault))
 
-    def event(self, name: str, attributes: Attributes) -> None:
+    def event(self, name: str, attributes: spans.Attributes) -> None:
         if self.sampled:
             self._span.add_event(name, attributes)
 
@@ -153,36 +139,36 @@ class BatchTrace:
         if self._left > 0:
             return
         name = f"commit {self._topic or ''}".rstrip()
-        self._tell(name, self._finished, now, of_commit(self._topic, self._group))
+        self._tell(name, self._finished, now, spans.of_commit(self._topic, self._group))
         self.end("committed", now=now)
 
     def left(self, now: int) -> None:
         self.end("not_committed", now=now)
 
-    def end(self, outcome: str, fault: Fault | None = None, now: int | None = None) -> None:
+    def end(self, outcome: str, fault: spans.Fault | None = None, now: int | None = None) -> None:
         """End the span, unless it has ended."""
         self._chunks = ()
         if self.sampled:
             self._span.set_attribute("binlane.outcome", outcome)
             _end(self._span, fault, now)
 
-    def passed_on(self, place: Place) -> Mapping[str, str]:
+    def passed_on(self, place: spans.Place) -> Mapping[str, str]:
         """Return the headers of a record's trace: its trace here if it has one, else its producer's."""
         own = self.records.get(place)
         if own is not None:
-            return told(own.span.get_span_context())
+            return spans.told(own.span.get_span_context())
         if self._passed is None:
             self._passed = {
-                place_of(message): told(parent)
+                spans.place_of(message): spans.told(parent)
                 for chunk in self._chunks
                 for message in chunk.messages
-                if (parent := parent_of(any_headers(message))) is not None
+                if (parent := spans.parent_of(any_headers(message))) is not None
             }
         return self._passed.get(place, {})
 
-    def _tell(self, name: str, begun: int, ended: int, attributes: Attributes | None = None) -> None:
+    def _tell(self, name: str, begun: int, ended: int, attributes: spans.Attributes | None = None) -> None:
         if self.sampled:
-            tell(self._tracer, self._span, name, (begun, ended), attributes)
+            spans.tell(self._tracer, self._span, name, (begun, ended), attributes)
 
 
 @dataclass(frozen=True)
@@ -193,13 +179,13 @@ class _Passed:
     context: SpanContext
 
     def of_batch(self) -> Mapping[str, str]:
-        return told(self.context)
+        return spans.told(self.context)
 
     def of_record(self, topic: str, partition: int, offset: int) -> Mapping[str, str]:
         return self.trace.passed_on((topic, partition, offset))
 
 
-def _end(span: Span, fault: Fault | None, now: int | None) -> None:
+def _end(span: Span, fault: spans.Fault | None, now: int | None) -> None:
     if fault is not None:
         span.add_event("exception", fault.attributes(), now)
-    end(span, fault, now)
+    spans.end(span, fault, now)

@@ -62,7 +62,9 @@ def _candidates(
         case sp.TimestampType():
             yield wanted.replace(tzinfo=UTC)
         case sp.BinaryType() if isinstance(wanted, int):
-            yield bytearray(_bit_bytes(str(value)))
+            # A bit string of PostgreSQL that is too long for a number, as Debezium sends it.
+            digits = str(value)
+            yield bytearray(int(digits or "0", 2).to_bytes((len(digits) + 7) // 8, "little"))
         case sp.BinaryType():
             # For a type that the driver does not know, the source returns printed text, not its bytes.
             if not (
@@ -147,11 +149,6 @@ def _texts(value: Any, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterato
     yield str(value)
     if isinstance(wanted, str):
         yield wanted
-
-
-def _bit_bytes(digits: str) -> bytes:
-    """Return the bytes of a PostgreSQL bit string that is too long for a number, as Debezium sends it."""
-    return int(digits or "0", 2).to_bytes((len(digits) + 7) // 8, "little")
 
 
 def _read_items(item: sa.types.TypeEngine[Any], value: Any) -> Any:

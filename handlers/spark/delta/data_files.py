@@ -75,7 +75,7 @@ def dataset_of(
     if not found:
         return ds.dataset(schema.empty_table()), names
     dataset = ds.FileSystemDataset(found, schema, _FORMAT)
-    if any(_has_times(each.type) for each in schema) and has_former_dates(dataset):
+    if re.search("date32|timestamp", str(schema.types)) and has_former_dates(dataset):
         raise OnlySpark(path, "has dates of the former calendar", "let Spark write its files anew")
     if has_other_names(dataset):
         raise OnlySpark(path, "has files with other capitals in names", "let Spark write its files anew")
@@ -147,7 +147,3 @@ def arrow_type(table: str, kind: Any, *, is_top: bool = False) -> pa.DataType:
             raise OnlySpark(table, "has renamed fields inside of nested structs")
         return pa.struct([(physical_name(each), arrow_type(table, each["type"])) for each in kind["fields"]])
     raise OnlySpark(table, f"has a column of type {kind if isinstance(kind, str) else kind['type']}")
-
-
-def _has_times(type_: pa.DataType) -> bool:
-    return "date32" in str(type_) or "timestamp" in str(type_)

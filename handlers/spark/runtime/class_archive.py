@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -181,7 +182,7 @@ def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
         return dict(conf)
     try:
         found = usable()
-        if found is None or _splits(found):
+        if found is None or re.search(r"[\s\"'\\]", str(found)):  # the launcher would split the path
             return dict(conf)
         with suppress(OSError):  # the longest unused are removed first
             os.utime(lock_of(found))
@@ -189,8 +190,3 @@ def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
         _log.debug("spark_classes_not_used", error=str(error))
         return dict(conf)
     return {**conf, OPTIONS: f"-XX:SharedArchiveFile={found} {_USE} {own}".rstrip()}
-
-
-def _splits(path: Path) -> bool:
-    """Whether Spark's launcher would split the path into several options."""
-    return any(letter.isspace() or letter in "\"'\\" for letter in str(path))

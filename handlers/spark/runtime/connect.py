@@ -124,14 +124,6 @@ class ConnectServer:
         remote.release_session_on_close = known  # a lost session cannot be released
         remote.stop()
 
-    def alive(self) -> bool:
-        """Whether the server answers. Takes up to three seconds if it does not."""
-        try:
-            self.session.sql("SELECT 1").collect()
-        except Exception:  # whatever it is, the server did not answer
-            return False
-        return True
-
     def raise_if_gone(self, error: BaseException) -> None:
         """Raise TargetUnavailable if the server is away, or the session is lost."""
         if _ends_retries(error) and error.__cause__ is not None:

@@ -81,7 +81,9 @@ class JavaProcess:
                     )
             finally:
                 os.close(put)
-            _remember_classes(self.gateway)
+            # From now on, for pyspark's own code as well.
+            client = self.gateway._gateway_client
+            self.gateway.jvm = _RememberingView(client, jvm_name=DEFAULT_JVM_NAME, id=DEFAULT_JVM_ID)
         except PySparkRuntimeError as error:
             self._reader.join()
             raise RuntimeError(f"Spark's Java process did not start: {self.said()}") from error
@@ -224,8 +226,3 @@ class _RememberingView(JVMView):  # type: ignore[misc]
         if isinstance(found, JavaClass):  # a package may get a class of its name later
             setattr(self, name, found)
         return found
-
-
-def _remember_classes(gateway: Any) -> None:
-    """Cache classes of this gateway's `jvm` from now on, also for pyspark's own code."""
-    gateway.jvm = _RememberingView(gateway._gateway_client, jvm_name=DEFAULT_JVM_NAME, id=DEFAULT_JVM_ID)

@@ -18,12 +18,7 @@ from typing import Any
 import duckdb
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.dialects.postgresql.base import (
-    PGCompiler,
-    PGDDLCompiler,
-    PGIdentifierPreparer,
-    PGTypeCompiler,
-)
+from sqlalchemy.dialects.postgresql import base
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.types import NullType, TypeEngine
 
@@ -69,12 +64,12 @@ def declared_type(text: str) -> TypeEngine[Any]:
     return NullType() if made is None else made()
 
 
-class _TypeCompiler(PGTypeCompiler):
+class _TypeCompiler(base.PGTypeCompiler):
     def visit_UBIGINT(self, type_: UBigInt, **_: Any) -> str:  # noqa: N802 (SQLAlchemy's own naming)
         return "UBIGINT"
 
 
-class _Preparer(PGIdentifierPreparer):
+class _Preparer(base.PGIdentifierPreparer):
     def quote_schema(self, schema: str) -> str:
         catalog: str = getattr(self.dialect, "catalog", "")
         quoted = super().quote_schema(schema)
@@ -86,8 +81,8 @@ class _Preparer(PGIdentifierPreparer):
 class DuckDBDialect(DefaultDialect):
     name = "duckdb"
     driver = "binlane"
-    statement_compiler = PGCompiler
-    ddl_compiler = PGDDLCompiler
+    statement_compiler = base.PGCompiler
+    ddl_compiler = base.PGDDLCompiler
     supports_native_boolean = True
     supports_smallserial = False
     supports_identity_columns = False

@@ -87,22 +87,17 @@ class Client:
         """`folder`: base of relative certificate paths. Raises OSError if a certificate is unreadable."""
         self._settings = settings
         self._url = settings.url
-        headers, secret, user = (
-            {"Accept": "application/json, */*"},
-            settings.bearer_token,
-            settings.basic_auth,
-        )
-        if secret is not None:
-            headers["Authorization"] = f"Bearer {secret}"
+        headers, user = {"Accept": "application/json, */*"}, settings.basic_auth
+        if settings.bearer_token is not None:
+            headers["Authorization"] = f"Bearer {settings.bearer_token}"
         elif user is not None:
-            secret = basic_login(user.username, user.password)
-            headers["Authorization"] = f"Basic {secret}"
+            headers["Authorization"] = f"Basic {basic_login(user.username, user.password)}"
         self._client = HttpClient(
             settings.url,
             trusted(settings.url, settings.tls, folder, where="schema_registry.tls"),
             timeout=settings.timeout,
             headers=headers,
-            secrets=[secret, None if user is None else user.password],
+            secrets=[None if user is None else user.password],
         )
 
     def close(self) -> None:

@@ -9,14 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from worker.observing.overview.figures import (
-    caught_up_seconds,
-    handled_tables,
-    is_late,
-    lag_of,
-    outlook,
-    ranked,
-)
+from worker.observing.overview import figures
 from worker.observing.overview.of_reading import of_reading, why
 from worker.observing.overview.of_rules import notes, of_rules
 from worker.observing.overview.of_systems import not_begun, of_kafka, of_targets, waits_for
@@ -46,7 +39,7 @@ def headline(status: WorkerStatus, found: list[Trouble]) -> tuple[str, str]:
     if not found:
         tables = status.tables_omitted + sum(table.table != UNDECODABLE for table in status.tables)
         lag = sum(each.lag or 0 for each in status.partitions)
-        behind = "nothing waits" if lag_of(status) == 0 else f"lag {count(lag)}"
+        behind = "nothing waits" if figures.lag_of(status) == 0 else f"lag {count(lag)}"
         partitions = plural(len(status.partitions), "partition")
         well = f"All well: {plural(tables, 'table')}, {partitions}, {behind}"
         return "good", ". ".join([well, *notes(status)])
@@ -91,9 +84,9 @@ def _under(cause: Trouble, found: list[Trouble]) -> list[Trouble]:
 
 
 def _of_lag(status: WorkerStatus) -> Iterator[Trouble]:
-    when, pace = outlook(status), status.pace
+    when, pace = figures.outlook(status), status.pace
     if when and pace is not None:
-        never = caught_up_seconds(status) == math.inf
+        never = figures.caught_up_seconds(status) == math.inf
         grows = (
             f": it grows by {count(pace.lag_growth)} records/s"
             if never and (pace.lag_growth or 0) >= 1
@@ -101,7 +94,7 @@ def _of_lag(status: WorkerStatus) -> Iterator[Trouble]:
         )
         yield Trouble(
             level="warn" if never else "busy",
-            what=f"Lag {count(lag_of(status))}, {when}, with {count(pace.rate)} records/s{grows}",
+            what=f"Lag {count(figures.lag_of(status))}, {when}, with {count(pace.rate)} records/s{grows}",
             do="Find the table that is late, and what it waits for." if never else "",
             runbook="BinlaneLag",
             waits=True,
@@ -189,7 +182,7 @@ def _last_call(stack: str | None) -> str:
 
 
 def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
-    tables = ranked(status.tables)
+    tables = figures.ranked(status.tables)
     halted = [table for table in tables if table.state == "blocked" and table.halted]
     waiting = [table for table in tables if table.state == "blocked" and not table.halted]
     heads = {each.stuck.table: each for each in status.partitions if each.stuck is not None}
@@ -219,7 +212,7 @@ def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Troub
             runbook="BinlaneTableWaits",
         )
     stands = ("blocked", "retrying", "paused")
-    late = [table for table in tables if table.state not in stands and is_late(table)]
+    late = [table for table in tables if table.state not in stands and figures.is_late(table)]
     if late:
         yield Trouble(
             level="busy",
@@ -289,7 +282,7 @@ def _of_handlers(status: WorkerStatus) -> Iterator[Trouble]:
         name = str(handler.get("handler"))
         if handler.get("error"):
             yield Trouble(level="warn", what=f"Handler {name} reports an error", error=str(handler["error"]))
-        failed = [each for _, each in handled_tables([handler]) if each.get("error")]
+        failed = [each for _, each in figures.handled_tables([handler]) if each.get("error")]
         if failed:
             tables_failed = names([str(each.get("table")) for each in failed])
             yield Trouble(
