@@ -235,7 +235,7 @@ class Target:
             step,
             (),
             lambda: self.session.sql(sql),
-            lambda note: self.around.create(ref, columns, properties, note),
+            lambda note: self.around.create(ref, columns, properties, note, self.look_again),
         )
         self.done.append(sql)
 

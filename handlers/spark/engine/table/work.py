@@ -44,6 +44,7 @@ from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import REPLACE, BrokenLog, Segment, missing, read_head
 from handlers.spark.log.segments import SegmentTaken
+from handlers.spark.log.stores.local import holding
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
@@ -202,7 +203,8 @@ class TableWork:
 
     def _take_back(self, last: int) -> None:
         """Remove the table if a commit up to this segment has made it: another one may be there since."""
-        files, path, first = self._world.files, str(self.ref.path), f"_delta_log/{0:020d}"
+        path, first = str(self.ref.path), f"_delta_log/{0:020d}"
+        files = holding(self._world.files, path)
         found, held = snapshot_in_files(files, path), held_in_files(files, path, self.ref.app_id, 0)
         if found is not None and not found.version and held is not None and held.last == last:
             for name in (f"{first}.json", f"{first}.crc", *map(unquote, found.files)):
