@@ -227,14 +227,18 @@ class Target:
         self, ref: TableRef, step: str, sql: str, columns: Mapping[str, str], properties: Mapping[str, str]
     ) -> None:
         """Execute a statement that creates the table. `columns`: with their types in Spark's spelling."""
+
+        def by_spark() -> None:
+            self.look_again()
+            self.session.sql(sql)
+
         self.forget(ref)
-        self.look_again()
         self._steps[ref.sql] = {}
         self.noted(
             ref,
             step,
             (),
-            lambda: self.session.sql(sql),
+            by_spark,
             lambda note: self.around.create(ref, columns, properties, note, self.look_again),
         )
         self.done.append(sql)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from delta_lab import Table, shape
+from delta_lab import Elsewhere, Table, shape
 from deltalake import DeltaTable
 
 from handlers.spark.delta import checkpoints
@@ -49,16 +49,6 @@ class Stopped(LocalFiles):
     def delete(self, path: str) -> None:
         self._stop(path)
         super().delete(path)
-
-
-class Elsewhere:
-    """The same files as in a store whose folders are only parts of names."""
-
-    def __init__(self, files: LocalFiles) -> None:
-        self._files = files
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
 
 
 def filled(path: Path, first: int, commits: int) -> Table:
