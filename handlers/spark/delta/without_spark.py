@@ -268,7 +268,7 @@ class WithoutSpark:
         [rows] = made.written
         files = holding(self._files, ref.path or "", make=True)
         if ToldHeld(files, ref.log_folder).look().left >= note.segment:  # later, a DROP takes the held folder
-            raise MergeConflict(f"{ref} was dropped before this commit could make it again")
+            raise MergeConflict(f"{ref} was dropped before this commit made it again")
         properties = of_new_table(rows.schema.names, {}) | (MADE if self._mode == "replica" else {})
         columns = {each["name"]: each["type"] for each in spark_schema(rows.schema).jsonValue()["fields"]}
         metadata, protocol = new_table(columns, properties)
