@@ -186,8 +186,9 @@ def _moved_away(files: LocalFiles, path: str, place: str) -> bool:
             return False
         if not isinstance(error, AlreadyThere | FileNotFoundError):  # another worker has moved it
             raise
-    with suppress(AlreadyThere):
-        files.put(f"{place}/{_MOVED}", b"")
+    if not files.exists(f"{place}/{_MOVED}"):
+        with suppress(AlreadyThere):
+            files.put(f"{place}/{_MOVED}", b"")
     return True
 
 

@@ -90,7 +90,7 @@ def held_in_snapshot(session: SparkSession, ref: TableRef, snapshot: Any) -> Hel
 
 def version_of(session: SparkSession, ref: TableRef, commit: str, since: int | None) -> int | None:
     """Return the version of the commit with this id (`CommitNote.to_json`), if it is after version `since`.
-    None if there is none. `since`: None if that version is unknown."""
+    None if no commit has it. `since`: None if that version is unknown."""
     snapshot = None if since is None else delta_snapshot(session, ref)
     if snapshot is not None and since is not None:
         try:
