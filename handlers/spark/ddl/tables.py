@@ -80,8 +80,8 @@ def make_room(files: Files, path: str) -> None:
         raise Rejected(f"{path} contains files, but no Delta table: move them away")
     for each in left:  # by name: another worker may make the table now
         (files.delete_tree if each.is_folder else files.delete)(f"{log}/{each.name}")
-    for folder in filter(files.exists, (log, path)):
-        files.delete(folder)
+    if files.exists(log):
+        files.delete(log)
 
 
 def _make_room(target: Target, path: str) -> None:
@@ -272,15 +272,18 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
 
 def _move(files: Files, old: str, new: str, place: str) -> None:
     """Move a table. `place`: see `Progress.away`."""
-    if not isinstance(files, LocalFiles):
-        _merge(files, old, new)
-    elif _moved_away(files, old, place):
+    if isinstance(files, LocalFiles) and _moved_away(files, old, place):
         names = [each.name for each in files.list(place) if each.name != _MOVED]
         if DELTA_LOG in names and files.exists(f"{new}/{DELTA_LOG}"):
             raise AlreadyThere(new)
         # Its log comes last: until then, there is no table. Another worker may move the same.
         files.move_into(new, place, [name for name in names if name != DELTA_LOG])
         files.move_into(new, place, [name for name in names if name == DELTA_LOG])
+        return
+    if files.exists(new):
+        files.delete(new)  # an empty folder
+    if not isinstance(files, LocalFiles):
+        _merge(files, old, new)
     elif files.exists(old):
         files.rename(old, new)
 
