@@ -56,8 +56,11 @@ class Surroundings:
     """Lower-case column -> its type, whatever the source's type is."""
     next_version: Callable[[TableRef], NextVersion | None] = lambda _: None
     """Returns a table's next version, to be committed without Spark. None if Spark must make it."""
-    create: Callable[[TableRef, Mapping[str, str], Mapping[str, str], str], bool] = lambda *_: False
-    """Creates a table with these columns, properties and user metadata. Returns False if Spark must do it."""
+    create: Callable[[TableRef, Mapping[str, str], Mapping[str, str], str, Callable[[], None]], bool] = (
+        lambda *_: False
+    )
+    """Creates a table with these columns, properties and user metadata, after a call of the last one. Returns
+    False if Spark must do it."""
 
 
 Place = tuple[str, int, int, int]
@@ -126,6 +129,13 @@ class Progress:
     @property
     def is_done(self) -> bool:
         return self._is_told("done")
+
+    @property
+    def away(self) -> str:
+        """Return where the begun step moves the table's folder. A worker that knows the topic's id moves it
+        where one that does not know the id would."""
+        begun = [each for each in (self.path, *self._others) if self._tells(f"{each}.begun")]
+        return f"{(begun or [self.path])[-1]}.away"
 
     def begin(self) -> None:
         self._put("begun")

@@ -10,6 +10,7 @@ import errno
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from handlers.api import Rejected
@@ -60,7 +61,7 @@ def create_table(target: Target, table: TableName, operation: CreateTable, step:
 def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str) -> None:
     around = target.around
     if ref.path is not None:
-        make_room(around.files, ref.path)
+        _make_room(target, ref.path)
     else:
         make_schema(target, ref)
     listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
@@ -79,8 +80,16 @@ def make_room(files: Files, path: str) -> None:
         raise Rejected(f"{path} contains files, but no Delta table: move them away")
     for each in left:  # by name: another worker may make the table now
         (files.delete_tree if each.is_folder else files.delete)(f"{log}/{each.name}")
-    for folder in filter(files.exists, (log, path)):
-        files.delete(folder)
+    if files.exists(log):
+        files.delete(log)
+
+
+def _make_room(target: Target, path: str) -> None:
+    try:
+        make_room(target.around.files, path)
+    except Rejected:
+        target.look_again()  # another worker may have made the table
+        raise
 
 
 def make_schema(target: Target, ref: TableRef) -> None:
@@ -147,8 +156,12 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
     if not progress.has_begun:
         progress.begin()
     target.look_again()
-    files, place = target.around.files, f"{progress.path}.away"
-    if not (isinstance(files, LocalFiles) and _taken_away(files, ref.path, place)):
+    files, place = target.around.files, progress.away
+    if isinstance(files, LocalFiles) and _moved_away(files, ref.path, place):
+        for each in files.list(place):
+            if each.name != _MOVED:
+                (files.delete_tree if each.is_folder else files.delete)(f"{place}/{each.name}")
+    else:
         _remove_log(target, f"{ref.path}/{DELTA_LOG}")
         target.look_again()
         files.delete_tree(ref.path)
@@ -157,20 +170,25 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
     target.done.append(f"removed {ref}")
 
 
-def _taken_away(files: LocalFiles, path: str, place: str) -> bool:
-    """Move a table's folder to this place, and empty it. Returns False if it is on another disk.
+_MOVED = "binlane.moved"
 
-    The place stays. So a worker that was stopped before its move cannot move a table that was made since."""
+
+def _moved_away(files: LocalFiles, path: str, place: str) -> bool:
+    """Move a table's folder to this place. Returns False if it is on another disk, or a disk of its own.
+
+    The place stays, and is never empty. So a worker that was stopped before its move cannot move a table that
+    was made since."""
     try:
         if not files.exists(place):  # or an earlier attempt has moved it
             files.rename(path, place)
     except OSError as error:
-        if error.errno == errno.EXDEV:
+        if error.errno in (errno.EXDEV, errno.EBUSY):
             return False
         if not isinstance(error, AlreadyThere | FileNotFoundError):  # another worker has moved it
             raise
-    for each in files.list(place):
-        (files.delete_tree if each.is_folder else files.delete)(f"{place}/{each.name}")
+    if not files.exists(f"{place}/{_MOVED}"):
+        with suppress(AlreadyThere):
+            files.put(f"{place}/{_MOVED}", b"")
     return True
 
 
@@ -228,13 +246,13 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
     target.around.settle(to)
     if not progress.has_begun:
         if new.path is not None:
-            make_room(target.around.files, new.path)
+            _make_room(target, new.path)
         progress.begin()
     target.around.leaving(table)
     target.around.leaving(to)
     target.look_again()
     if old.path is not None and new.path is not None:
-        _move(target.around.files, old.path, new.path)
+        _move(target.around.files, old.path, new.path, progress.away)
     else:
         _rename(target, old, new)
     progress.finish()
@@ -252,18 +270,39 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
     return rename_table(target, table, table._replace(table=name), step)
 
 
-def _move(files: Files, old: str, new: str) -> None:
+def _move(files: Files, old: str, new: str, place: str) -> None:
+    """Move a table. `place`: see `Progress.away`."""
+    if isinstance(files, LocalFiles) and _moved_away(files, old, place):
+        names = [each.name for each in files.list(place) if each.name != _MOVED]
+        if DELTA_LOG in names and files.exists(f"{new}/{DELTA_LOG}"):
+            raise AlreadyThere(new)
+        # Its log comes last: until then, there is no table. Another worker may move the same.
+        files.move_into(new, place, [name for name in names if name != DELTA_LOG])
+        files.move_into(new, place, [name for name in names if name == DELTA_LOG])
+        return
+    if files.exists(new):
+        files.delete(new)  # an empty folder
+    if not isinstance(files, LocalFiles):
+        _merge(files, old, new)
+    elif files.exists(old):
+        files.rename(old, new)
+
+
+def _merge(files: Files, old: str, new: str) -> None:
     """Move a folder, also one that a crash of an object store's rename left partly moved."""
     if not files.exists(old):
         return
     if not files.exists(new):
         files.rename(old, new)
         return
+    logs = [f"{each}/{DELTA_LOG}/{0:020d}.json" for each in (old, new)]
+    if all(map(files.exists, logs)) and len(set(map(files.read, logs))) > 1:
+        raise AlreadyThere(new)  # another table
     # Move its log last: until then, the old place is the table.
     for entry in sorted(files.list(old), key=lambda one: one.name == DELTA_LOG):
         source, goal = f"{old}/{entry.name}", f"{new}/{entry.name}"
         if entry.is_folder:
-            _move(files, source, goal)
+            _merge(files, source, goal)
             continue
         if not files.exists(goal):
             files.put(goal, files.read(source))

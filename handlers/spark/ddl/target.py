@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
-from handlers.spark.ddl.progress import Place, Progress, Step, Surroundings, noted, step_in
+from handlers.spark.ddl.progress import Place, Progress, Step, Surroundings, folder_of, noted, step_in
 from handlers.spark.delta.commits.commit_notes import notes_in_files
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.evolving import has_property, look_in_files, properties
@@ -79,10 +79,18 @@ class Target:
             if not self.exists(self.ref(one)):
                 self.around.settle(one)  # its first rows may wait for a merge
         found = [one for one in known if self.exists(self.ref(one))]
+        if not found:  # a crash may have left it on its way to its new name
+            found = [one for one in known if self._has_begun(one)]
         if len(found) > 1:
             listed = ", ".join(map(str, found))
             raise Rejected(f"the statement does not name the database of {name.table}: {listed}")
         return found[0] if found else name
+
+    def _has_begun(self, name: TableName) -> bool:
+        """Whether an earlier attempt has recorded a step that drops or renames this table."""
+        folders = [folder_of(f"{self.around.root}/ddl", place, name) for place in self.places]
+        entries = (entry for folder in folders for entry in self.around.files.list(folder))
+        return any(entry.name.endswith(".begun") for entry in entries)
 
     def keeps(self, name: TableName) -> bool:
         """Whether the handler has a log of this source table."""
@@ -227,15 +235,19 @@ class Target:
         self, ref: TableRef, step: str, sql: str, columns: Mapping[str, str], properties: Mapping[str, str]
     ) -> None:
         """Execute a statement that creates the table. `columns`: with their types in Spark's spelling."""
+
+        def by_spark() -> None:
+            self.look_again()
+            self.session.sql(sql)
+
         self.forget(ref)
-        self.look_again()
         self._steps[ref.sql] = {}
         self.noted(
             ref,
             step,
             (),
-            lambda: self.session.sql(sql),
-            lambda note: self.around.create(ref, columns, properties, note),
+            by_spark,
+            lambda note: self.around.create(ref, columns, properties, note, self.look_again),
         )
         self.done.append(sql)
 

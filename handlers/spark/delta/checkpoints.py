@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -60,8 +60,11 @@ def duration_ms(interval: str) -> int | None:
     return None if found is None else int(found[1]) * _UNITS_MS[found[2].lower()]
 
 
-def keep_house(files: Files, path: str, version: int, properties: Mapping[str, str]) -> None:
+def keep_house(
+    files: Files, path: str, version: int, properties: Mapping[str, str], is_same: Callable[[], bool]
+) -> None:
     """Write a checkpoint after some commits, as Spark does. Without it, each reader reads all commits.
+    `is_same`: whether the table that is there is still this one.
 
     Raises nothing: the commit stays valid."""
     if not version or version % CHECKPOINT_EVERY:
@@ -69,19 +72,21 @@ def keep_house(files: Files, path: str, version: int, properties: Mapping[str, s
     try:
         kept = duration_ms(properties.get("delta.deletedFileRetentionDuration", "7 days"))
         if kept is not None:
-            write_checkpoint(files, path, version, int(time.time() * 1000) - kept)
+            write_checkpoint(files, path, version, int(time.time() * 1000) - kept, is_same)
         kept = duration_ms(properties.get("delta.logRetentionDuration", "30 days"))
         is_cleaned = properties.get("delta.enableExpiredLogCleanup", "true").lower() != "false"
         if kept is not None and is_cleaned and not version % _CLEAN_EVERY:
-            clean_log(files, path, int(time.time() * 1000) - kept)
+            clean_log(files, path, int(time.time() * 1000) - kept, is_same)
     except Exception as error:
         _log.warning("delta_checkpoint_failed", table=path, error=str(error))
 
 
-def write_checkpoint(files: Files, path: str, version: int, expired_ms: int) -> None:
+def write_checkpoint(
+    files: Files, path: str, version: int, expired_ms: int, is_same: Callable[[], bool] = lambda: True
+) -> None:
     """Write the checkpoint of a version, unless there is a newer one. It has no removals before `expired_ms`,
-    which is in milliseconds since 1970. Raises Unknown if the log has actions that it cannot contain, and
-    what Arrow and the store raise."""
+    which is in milliseconds since 1970. `is_same`: see `keep_house`. Raises Unknown if the log has actions
+    that it cannot contain, and what Arrow and the store raise."""
     folder = f"{path}/_delta_log"
     before, commits = found_in(files, folder)
     if before and int(before[0][:20]) >= version:
@@ -112,6 +117,8 @@ def write_checkpoint(files: Files, path: str, version: int, expired_ms: int) -> 
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="snappy")
     data = sink.getvalue()
+    if not is_same():
+        return
     with suppress(AlreadyThere):  # another writer's is the same
         files.put(f"{folder}/{version:020d}.checkpoint.parquet", data)
     adds = sum("add" in row for row in rows)
@@ -134,8 +141,9 @@ def _take(state: dict[tuple[str, str], dict[str, Any]], row: Mapping[str, Any]) 
         state[kind, name] = told
 
 
-def clean_log(files: Files, path: str, expired_ms: int) -> None:
-    """Remove the commits before the newest checkpoint that is older than `expired_ms`."""
+def clean_log(files: Files, path: str, expired_ms: int, is_same: Callable[[], bool] = lambda: True) -> None:
+    """Remove the commits before the newest checkpoint that is older than `expired_ms`. `is_same`: see
+    `keep_house`. It is asked again after each pause."""
     folder = f"{path}/_delta_log"
     old: list[str] = []
     for one in files.list_after(folder, ".binlane-"):  # temporary files, then versions
@@ -145,6 +153,11 @@ def clean_log(files: Files, path: str, expired_ms: int) -> None:
         if 0 < one.modified_ms < expired_ms and (is_version or is_temporary(one.name)):
             old.append(one.name)
     newest = max((name[:20] for name in old if name.endswith(".checkpoint.parquet")), default="")
+    looked = 0.0
     for name in old:
         if name[:20] < newest:
+            if not 0 <= time.time() - looked < 0.2:
+                looked = time.time()
+                if not is_same():
+                    return
             files.delete(f"{folder}/{name}")

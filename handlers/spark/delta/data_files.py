@@ -15,7 +15,7 @@ from pyarrow.fs import LocalFileSystem
 
 from handlers.spark.delta.log_actions import DataFile, Snapshot
 from handlers.spark.log.stores.interface import Files, scheme_of
-from handlers.spark.log.stores.local import LocalFiles, plain_path
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.rows.column_types import SPARK_NAMES
 from handlers.spark.rows.parquet_files import has_former_dates, has_other_names
 from handlers.spark.table_ref import literal, quoted
@@ -98,7 +98,7 @@ def _opened(
     if not scheme_of(path) and not path.startswith("/"):
         path = f"{table}/{path}"
     if isinstance(files, LocalFiles):
-        return str(plain_path(path)), LocalFileSystem()
+        return str(files.place(path)), LocalFileSystem()
     return stack.enter_context(files.open(path)), None
 
 

@@ -41,6 +41,8 @@ class Snapshot:
     removed: Mapping[str, int]
     """Files of earlier versions, if they were asked for -> when they were removed, in milliseconds since
     1970."""
+    commit: bytes = b""
+    """The version's commit, which no other table has. Empty if its file was removed."""
 
     @property
     def rows(self) -> int | None:

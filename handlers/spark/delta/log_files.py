@@ -69,7 +69,8 @@ def snapshot_in_files(
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation"""
     replay = _Replay(with_stats, with_removed)
     try:
-        return replay.snapshot(replay.all_of(files, f"{path}/_delta_log"))
+        version, commit = replay.all_of(files, f"{path}/_delta_log")
+        return replay.snapshot(version, commit)
     except FilesError:
         raise
     except (Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
@@ -122,22 +123,28 @@ class _Replay:
     writers: dict[str, int] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
 
-    def all_of(self, files: Files, folder: str) -> int:
-        """Read the newest checkpoint and the commits since. Returns the last version."""
+    def all_of(self, files: Files, folder: str) -> tuple[int, bytes]:
+        """Read the newest checkpoint and the commits since. Returns the last version, with its commit."""
         checkpoint, commits = found_in(files, folder)
         for name in checkpoint:
             with files.open(f"{folder}/{name}") as file:
                 self._checkpoint(pq.ParquetFile(file))
+        commit = b""
         for version in commits:
-            self._commit(read_commit(files, folder, version))
-        return commits[-1] if commits else int(checkpoint[0][:20])
+            self._commit(commit := read_commit(files, folder, version))
+        if commits:
+            return commits[-1], commit
+        version = int(checkpoint[0][:20])
+        with suppress(FileNotFoundError):
+            commit = read_commit(files, folder, version)
+        return version, commit
 
-    def snapshot(self, version: int) -> Snapshot:
+    def snapshot(self, version: int, commit: bytes) -> Snapshot:
         if self.metadata is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
             raise Unknown
         if not (self.protocol.features <= _FEATURES and self.metadata.columns):
             raise Unknown
-        return Snapshot(version, self.metadata, self.protocol, self.added, self.writers, self.removed)
+        return Snapshot(version, self.metadata, self.protocol, self.added, self.writers, self.removed, commit)
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         added = file.read(["add.size"]).columns

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from handlers.spark.delta.checkpoints import CHECKPOINT_EVERY, duration_ms, keep_house
+from handlers.spark.delta.checkpoints import duration_ms, keep_house
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.data_files import PHYSICAL_NAME
 from handlers.spark.delta.few_files import FewFiles, Rewrite, TableFile, exact_scalar, put_file
 from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
-from handlers.spark.delta.log_files import Unknown, found_in, metadata_in_files
+from handlers.spark.delta.log_files import Unknown, found_in
 from handlers.spark.delta.table_columns import (
     ID,
     LAST_ID,
@@ -33,6 +33,7 @@ from handlers.spark.delta.table_columns import (
     is_mapped,
 )
 from handlers.spark.log.stores.interface import AlreadyThere, Files
+from handlers.spark.log.stores.local import is_moved
 from handlers.spark.rows.column_types import USUAL
 from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
 
@@ -74,6 +75,7 @@ class NextVersion:
         whether the table's rows change, not only their files.
 
         Raises MergeConflict if another writer has put this version, and what the store raises."""
+        self._check_in_place()
         now = int(time.time() * 1000)
         info = {
             "timestamp": now,
@@ -103,35 +105,53 @@ class NextVersion:
             path, bytes_, stats = put_file(self.files, self.path, filed)
             addition = {"path": path, "partitionValues": {}, "size": bytes_, "modificationTime": now}
             actions.append({"add": {**addition, "dataChange": changes_data, "stats": stats}})
-        self._commit(actions)
+        data = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
+        self._commit(data)
+        self._check_in_place()
         self._check_goes_on(actions)
         kept = metadata or (None if self.base is None else self.base.metadata)
         if kept is not None:
-            keep_house(self.files, self.path, self.number, kept.configuration)
+            properties = kept.configuration
+            keep_house(
+                self.files, self.path, self.number, properties, lambda: bool(self._has(self.number, data))
+            )
 
-    def _commit(self, actions: Sequence[Mapping[str, Any]]) -> None:
-        if self.base is not None and self.number < CHECKPOINT_EVERY:  # a table made anew meanwhile has few
-            found = metadata_in_files(self.files, self.path)
-            if found is not None and found.id != self.base.metadata.id:
-                raise MergeConflict(f"{self.path}: the table was dropped before version {self.number}")
-        data = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
-        path = f"{self.path}/_delta_log/{self.number:020d}.json"
+    def _check_in_place(self) -> None:
+        """Raise MergeConflict if another worker has moved or dropped the table. A commit after that changes
+        nothing: if the table has another name now, it has all rows that waited."""
+        if is_moved(self.files):
+            raise MergeConflict(f"{self.path}: the table was moved or dropped before version {self.number}")
+
+    def _has(self, version: int, commit: bytes) -> bool | None:
+        """Whether the table that is here has this commit, so that it is the same table. None if the version's
+        file is gone."""
+        try:
+            return self.files.read(f"{self.path}/_delta_log/{version:020d}.json") == commit
+        except FileNotFoundError:
+            return None
+
+    def _commit(self, data: bytes) -> None:
+        if self.base is not None and self._has(self.base.version, self.base.commit) is False:
+            raise MergeConflict(f"{self.path}: the table was dropped before version {self.number}")
         with suppress(AlreadyThere):  # it may be this one: a store's client repeats a put without an answer
-            self.files.put(path, data)
+            self.files.put(f"{self.path}/_delta_log/{self.number:020d}.json", data)
         # Spark's rename on a local disk may have replaced this commit.
-        if self.files.read(path) != data:
+        if not self._has(self.number, data):
             raise MergeConflict(f"{self.path}: another writer has put version {self.number}")
 
     def _check_goes_on(self, actions: Sequence[Mapping[str, Any]]) -> None:
         """Take the commit back if the table was moved or dropped: its puts have made the folder again. Raises
         MergeConflict."""
         folder = f"{self.path}/_delta_log"
-        if not self.number or self.files.exists(f"{folder}/{self.number - 1:020d}.json"):
+        if self.base is None or (is_same := self._has(self.base.version, self.base.commit)):
             return
-        with suppress(Unknown):
-            if self.number in found_in(self.files, folder)[1]:
-                return  # the log begins with a checkpoint
-            raise MergeConflict(f"{self.path}: others have put version {self.number}, and cleaned the log")
+        if is_same is None:
+            with suppress(Unknown):
+                if self.number in found_in(self.files, folder)[1]:
+                    return  # the log begins with a checkpoint
+                raise MergeConflict(
+                    f"{self.path}: others have put version {self.number}, and cleaned the log"
+                )
         added = [f"{self.path}/{each['add']['path']}" for each in actions if "add" in each]
         for name in (f"{folder}/{self.number:020d}.json", *added):
             self.files.delete(name)

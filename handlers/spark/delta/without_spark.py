@@ -7,7 +7,7 @@ is not plain (it is partitioned or checked), or if many files change, Spark make
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,12 @@ import pyarrow.compute as pc
 from handlers.logs import get_logger
 from handlers.spark.delta.arrow_rows import are_plain, batches_of, fitted, newest_of, within
 from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
-from handlers.spark.delta.commits.exactly_once import check_before, known_segment, remember_segment
+from handlers.spark.delta.commits.exactly_once import (
+    MergeConflict,
+    check_before,
+    known_segment,
+    remember_segment,
+)
 from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import Column, spark_schema
 from handlers.spark.delta.few_files import Rewrite, files_of
@@ -24,8 +29,10 @@ from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion, can_be_made, is_plain, new_table
 from handlers.spark.delta.table_columns import ColumnChange, arrow_columns
 from handlers.spark.delta.upkeep import optimized, vacuumed
+from handlers.spark.log.beside import ToldHeld
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.log.stores.local import holding
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.table_ref import (
@@ -119,17 +126,25 @@ class WithoutSpark:
         return True
 
     def create(
-        self, ref: TableRef, columns: Mapping[str, str], properties: Mapping[str, str], note: str
+        self,
+        ref: TableRef,
+        columns: Mapping[str, str],
+        properties: Mapping[str, str],
+        note: str,
+        look_again: Callable[[], None] = lambda: None,
     ) -> bool:
         """Create an empty table. `columns`: with their types in Spark's spelling. `note`: the user metadata.
-        Returns False, with nothing changed, if Spark must do it. Raises MergeConflict."""
+        `look_again`: see Target. Returns False, with nothing changed, if Spark must do it. Raises
+        MergeConflict, and what `look_again` raises."""
         if not (self.is_on and self._makes) or ref.path is None:
             return False
         try:
             metadata, protocol = new_table(columns, properties)
-            first = NextVersion(self._files, ref.path, None, arrow_columns(str(ref), metadata))
+            made = arrow_columns(str(ref), metadata)
         except (ValueError, OnlySpark):
             return False  # CREATE TABLE ... LIKE a table of somebody else
+        first = NextVersion(holding(self._files, ref.path, make=True), ref.path, None, made)
+        look_again()  # later, a DROP takes the held folder
         first.put("CREATE TABLE", {}, note=note, metadata=metadata, protocol=protocol)
         return True
 
@@ -147,11 +162,12 @@ class WithoutSpark:
 
     def _table(self, ref: TableRef, *, with_removed: bool = False) -> NextVersion | None:
         path = ref.path or ""
-        found = snapshot_in_files(self._files, path, with_stats=True, with_removed=with_removed)
+        files = holding(self._files, path)
+        found = snapshot_in_files(files, path, with_stats=True, with_removed=with_removed)
         if found is None or not is_plain(found) or len(found.files) > _MOST_FILES:
             return None
         try:
-            return NextVersion(self._files, path, found, arrow_columns(path, found.metadata))
+            return NextVersion(files, path, found, arrow_columns(path, found.metadata))
         except OnlySpark:
             return None
 
@@ -160,8 +176,8 @@ class WithoutSpark:
         Raises MergeConflict, LostCommit, and what the store raises."""
         assert ref.path is not None
         # Of the version that the commit follows: the log may be cleaned meanwhile.
-        newest = None if table is None else table.number - 1
-        held = held_in_files(self._files, ref.path, ref.app_id, newest)
+        newest, files = (None, self._files) if table is None else (table.number - 1, table.files)
+        held = held_in_files(files, ref.path, ref.app_id, newest)
         if held is None:
             return False
         check_before(ref, held, known, note.first)
@@ -250,10 +266,13 @@ class WithoutSpark:
             table.put(operation, parameters, note=told, txn=txn, rows=made)
             return _id(table)
         [rows] = made.written
+        files = holding(self._files, ref.path or "", make=True)
+        if ToldHeld(files, ref.log_folder).look().left >= note.segment:  # later, a DROP takes the held folder
+            raise MergeConflict(f"{ref} was dropped before this commit made it again")
         properties = of_new_table(rows.schema.names, {}) | (MADE if self._mode == "replica" else {})
         columns = {each["name"]: each["type"] for each in spark_schema(rows.schema).jsonValue()["fields"]}
         metadata, protocol = new_table(columns, properties)
-        first = NextVersion(self._files, ref.path or "", None, arrow_columns(str(ref), metadata))
+        first = NextVersion(files, ref.path or "", None, arrow_columns(str(ref), metadata))
         first.put(
             "CREATE TABLE AS SELECT", {}, note=told, txn=txn, rows=made, metadata=metadata, protocol=protocol
         )

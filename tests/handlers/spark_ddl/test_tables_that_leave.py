@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from handlers.spark.ddl import tables
 from handlers.spark.ddl.progress import Surroundings
 from handlers.spark.ddl.target import Target
 from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.stores.interface import AlreadyThere, Entry
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
@@ -140,3 +141,129 @@ def test_a_stopped_worker_creates_no_table_that_was_dropped_since(tmp_path: Path
     with pytest.raises(Followed):
         tables.create_table(made, ORDERS, create, "0")
     assert not Path(tmp_path, "shop/orders/_delta_log").exists()
+
+
+class Stopped(LocalFiles):
+    """`meanwhile` happens once, before the first move."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile = [meanwhile]
+
+    def rename(self, source: str, target: str) -> None:
+        if self._meanwhile:
+            self._meanwhile.pop()()
+        super().rename(source, target)
+
+    def exists(self, path: str) -> bool:
+        found = super().exists(path)
+        if path.endswith(".away") and self._meanwhile:
+            self._meanwhile.pop()()
+        return found
+
+
+def ids(path: Path) -> list[int]:
+    found: list[int] = deltalake.DeltaTable(path).to_pyarrow_table().column("id").to_pylist()
+    return sorted(found)
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+@pytest.mark.parametrize("mode", ["rename", "exists"])
+def test_a_stopped_worker_renames_no_later_table(tmp_path: Path, mode: str, is_dropped: bool) -> None:
+    """Another one follows the rename, and makes the next table. The renamed one may be dropped, too."""
+    path, new = table(tmp_path / "shop/orders", 2), tmp_path / "old/orders"
+
+    def meanwhile() -> None:
+        assert tables.rename_table(target(tmp_path), ORDERS, OLD, "0")
+        if is_dropped:
+            LocalFiles().delete_tree(str(new))
+        deltalake.write_deltalake(path, pa.table({"id": [7]}))
+
+    files = Stopped(meanwhile)
+    if mode == "rename":
+        files.exists = LocalFiles().exists  # type: ignore[method-assign]
+    assert tables.rename_table(target(tmp_path, files), ORDERS, OLD, "0")
+    assert ids(path) == [7]
+    assert [*new.glob("*")] if not is_dropped else not new.exists()
+    assert is_dropped or ids(new) == [0, 1]
+
+
+def test_a_rename_goes_on_where_a_crash_has_left_it(tmp_path: Path) -> None:
+    path, new = table(tmp_path / "shop/orders", 3), tmp_path / "old/orders"
+
+    class Crash(Exception):
+        pass
+
+    class Crashing(LocalFiles):
+        def move_into(self, folder: str, source: str, names: Sequence[str]) -> None:
+            if names == ["_delta_log"]:
+                raise Crash
+            super().move_into(folder, source, names[:2])
+
+    for files in (Crashing(), None):
+        if files:
+            with pytest.raises(Crash):
+                tables.rename_table(target(tmp_path, files), ORDERS, OLD, "0")
+        else:
+            assert tables.rename_table(target(tmp_path), ORDERS, OLD, "0")
+    assert not path.exists()
+    assert ids(new) == [0, 1, 2]
+
+
+def test_a_rename_mixes_no_two_tables(tmp_path: Path) -> None:
+    """Another worker has made the new one since it was looked for."""
+    path, new = table(tmp_path / "shop/orders", 2), tmp_path / "old/orders"
+    with pytest.raises(AlreadyThere):
+        tables.rename_table(target(tmp_path, Stopped(lambda: table(new, 3))), ORDERS, OLD, "0")
+    assert ids(new) == [0, 1, 2]
+    assert not path.exists()
+    assert len([*new.glob("*.parquet")]) == 3
+
+
+def test_workers_that_name_the_topic_otherwise_drop_a_table_once(tmp_path: Path) -> None:
+    """The stopped one does not know its id."""
+    path = table(tmp_path / "shop/orders", 2)
+    late, other = target(tmp_path), target(tmp_path)
+    other.places = [("cdc@A", 0, 5, 0), *late.places]
+
+    def meanwhile() -> None:
+        tables.drop_table(other, ORDERS, "0")
+        table(path, 3)
+
+    late.around = replace(late.around, files=Stopped(meanwhile))
+    tables.drop_table(late, ORDERS, "0")
+    assert ids(path) == [0, 1, 2]
+    [away] = tmp_path.rglob("*.away")
+    assert len([*away.iterdir()]) == 1
+
+
+def test_a_table_whose_folder_cannot_move_is_emptied(tmp_path: Path) -> None:
+    """It is the root of a mounted disk."""
+
+    class Mounted(LocalFiles):
+        def rename(self, source: str, target: str) -> None:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source)
+
+    path = table(tmp_path / "shop/orders", 2)
+    tables.drop_table(target(tmp_path, Mounted()), ORDERS, "0")
+    assert not path.exists()
+
+
+def test_a_stopped_worker_rejects_no_rename_that_another_one_has_followed(tmp_path: Path) -> None:
+    """It was about to make room for the table."""
+    table(tmp_path / "shop/orders", 2)
+    made = target(tmp_path)
+    made.look_again = raising_when(lambda: Path(tmp_path, "old/orders/_delta_log").exists())
+
+    class Late(LocalFiles):
+        looks = 0
+
+        def list(self, folder: str) -> Sequence[Entry]:
+            self.looks += folder.endswith("old/orders/_delta_log")
+            if self.looks == 2:
+                self.looks += 1
+                assert tables.rename_table(target(tmp_path), ORDERS, OLD, "0")
+            return super().list(folder)
+
+    made.around = replace(made.around, files=Late())
+    with pytest.raises(Followed):
+        tables.rename_table(made, ORDERS, OLD, "0")

@@ -23,7 +23,7 @@ from handlers.spark.options import MergeOptions, SparkOptions
 from handlers.spark.rows.shape import Mode, Shape, log_schema
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["MakeTable", "Table", "at", "shape"]
+__all__ = ["Elsewhere", "MakeTable", "Table", "at", "shape"]
 
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -106,3 +106,13 @@ class Table:
 
 
 MakeTable = Callable[..., Table]
+
+
+class Elsewhere:
+    """The same files as in a store whose folders are only parts of names."""
+
+    def __init__(self, files: LocalFiles) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_lab import MakeTable, Table, shape
+from delta_lab import Elsewhere, MakeTable, Table, shape
 
 from handlers import Change as SourceChange
 from handlers.mysql.ddl import TableName
@@ -197,16 +197,25 @@ def test_a_commit_leaves_nothing_where_the_table_no_longer_is(tmp_path: Path) ->
 
 
 def test_a_commit_is_not_of_a_table_that_was_made_anew(tmp_path: Path) -> None:
-    """It has as many versions as the former one."""
+    """It has as many versions as the former one. Nothing is put there."""
+    puts: list[str] = []
+
+    class Watched(LocalFiles):
+        def put(self, path: str, data: Any) -> None:
+            puts.append(path)
+            super().put(path, data)
+
     table, other = Table(None, tmp_path / "t", merge=OWN), Table(None, tmp_path / "other", merge=OWN)
     for each, number in ((table, 1), (other, 2)):
         each.put(ROWS, {"id": number})
         each.merge(each.log.segments[-1])
-    late = next_version(table)
+    late = WithoutSpark(table.options, Elsewhere(Watched())).next_version(table.ref)
+    assert late is not None
     LocalFiles().rename(table.path, str(tmp_path / "dropped"))
     LocalFiles().rename(other.path, table.path)
     with pytest.raises(MergeConflict, match="dropped before version 1"):
         late.put("WRITE", {}, rows=Rewrite((), (late.few_files({}, 1).columns.named.empty_table(),)))
+    assert not [each for each in puts if "_delta_log" in each]
     assert sorted(each.name for each in Path(table.path, "_delta_log").iterdir()) == [f"{0:020d}.json"]
 
 

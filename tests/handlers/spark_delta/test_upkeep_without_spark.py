@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_lab import Table, shape
+from delta_lab import Elsewhere, Table, shape
 
 from handlers.spark.delta import few_files
 from handlers.spark.delta import upkeep as upkeep_of_tables
@@ -182,8 +183,9 @@ def test_a_vacuum_finds_the_files_that_spark_puts_into_folders(table: Table) -> 
     assert ids(table) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("store", [lambda files: files, Elsewhere], ids=["folders", "names"])
 def test_a_vacuum_leaves_the_files_of_a_table_that_is_moved_here_meanwhile(
-    table: Table, tmp_path: Path
+    table: Table, tmp_path: Path, store: Callable[[LocalFiles], Any]
 ) -> None:
     """By another worker, which follows a RENAME TABLE of the source."""
     moved = tmp_path / "new"
@@ -198,7 +200,7 @@ def test_a_vacuum_leaves_the_files_of_a_table_that_is_moved_here_meanwhile(
                 moved.rename(table.path)
             return super().list(folder)
 
-    assert WithoutSpark(table.options, Meanwhile()).vacuum(table.ref, HOUR)
+    assert WithoutSpark(table.options, store(Meanwhile())).vacuum(table.ref, HOUR)
     assert ids(table) == [1]
 
 

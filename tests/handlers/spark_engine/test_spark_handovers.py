@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_lake import TYPES, Lake, change
+from spark_lake import TYPES, Lake, MakeLake, change
 from spark_sessions import SHARED
 
 from handlers import Batch, Change, HandlerContext, TargetUnavailable
+from handlers.mysql.ddl import TableName
 from handlers.spark import SparkHandler
 from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
+from handlers.spark.engine.tables import Tables
 from handlers.spark.log.segments import SegmentLog
 
 
@@ -224,3 +226,26 @@ def test_a_command_that_is_no_worker_searches_for_nothing(lake: Lake, tmp_path: 
     assert "spark-search" not in thread_names()
     handler.close()
     lake.open()
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_row_that_comes_while_its_table_leaves_is_in_the_next_table(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another lane brings it. The statement's record is of another table."""
+    leaving, rows = Tables._leaving, [row(2)]
+
+    def leaving_late(tables: Tables, name: TableName) -> None:
+        if name.table == "other" and rows:
+            lake.take(rows.pop(), table="shop.other")
+        leaving(tables, name)
+
+    monkeypatch.setattr(Tables, "_leaving", leaving_late)
+    lake = make_lake()
+    for table in ("orders", "other"):
+        lake.take(row(0), table=f"shop.{table}")
+        lake.sink(table).merge()
+    lake.take(ddl(1, "DROP TABLE orders, other"))
+    lake.sink("other").merge()
+    assert lake.rows("id", path="lake/shop/other") == [(2,)]
+    assert not Path(lake.folder, "lake/shop/orders").exists()

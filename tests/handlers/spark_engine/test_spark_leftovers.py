@@ -6,11 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spark_lake import Lake, MakeLake, change
 
+from handlers.spark.delta.modes import merge_by_spark
 from handlers.spark.engine.leftovers import Search
+from handlers.spark.engine.table import work
 from handlers.spark.engine.table.failures import LogFailure
 from handlers.spark.log.beside import Owner, ToldHeld, owner_of, sign
 from handlers.spark.log.stores.interface import Entry
@@ -230,16 +233,26 @@ def test_a_table_that_is_dropped_is_let_go_and_one_of_its_name_goes_on(
     assert lake.rows() == [(3, "of the new table")]
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize("table", [None, "{table}_made_again"])
 def test_a_table_that_another_worker_has_dropped_meanwhile_is_not_made_again(
-    make_lake: MakeLake, engine: str
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, table: str | None
 ) -> None:
-    lake = make_lake(merge={"engine": engine, "at_close": "0s"})
+    """At any time: before this one looks, or while Spark makes it."""
+    lake = make_lake(merge={"engine": "spark", "at_close": "0s"}, table=table)
     lake.take(change(1, {"id": 1, "name": "a"}))
-    ToldHeld(LocalFiles(), lake.sink().log_folder).tell_left(9)
-    with pytest.raises(LogFailure, match="was dropped before this commit made it again"):
-        lake.sink().merge()
-    assert [each.name for each in Path(lake.folder, "lake/shop/orders").rglob("*.*")] == []
+    told = ToldHeld(LocalFiles(), lake.sink().log_folder)
+
+    def merge_late(*given: Any) -> None:
+        told.tell_left(9)
+        merge_by_spark(*given)
+
+    monkeypatch.setattr(work, "merge_by_spark", merge_late)
+    for _ in range(2):
+        with pytest.raises(LogFailure, match="was dropped before this commit made it again"):
+            lake.sink().merge()
+        assert [each.name for each in Path(lake.folder, "lake/shop/orders").rglob("*.*")] == []
+        assert table is None or not lake.spark.catalog.tableExists("orders_made_again")
 
 
 def test_a_table_is_looked_at_within_a_minute_of_a_merge_which_may_meet_another_worker(

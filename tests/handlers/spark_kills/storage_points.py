@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 __all__ = ["Points"]
@@ -17,6 +19,12 @@ _WRITES = frozenset(
 )
 _READS = frozenset(("os.scandir", "os.listdir"))
 _MAKES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def _named(path: Any) -> Any:
+    """The path of a file in a folder that a worker holds, where the folder is now."""
+    found = re.match(r"(/proc/self/fd/\d+)(.*)", path) if isinstance(path, str) else None
+    return path if found is None else f"{Path(found[1]).readlink()}{found[2]}"
 
 
 class Points:
@@ -56,7 +64,7 @@ class Points:
             return
         is_write = event in _WRITES or (event == "open" and bool((given[2] or 0) & _MAKES))
         is_read = event in _READS or (event == "open" and not is_write)
-        path = os.fspath(given[0])
+        path = _named(os.fspath(given[0]))
         if str(path).startswith(f"{self._folder}/") and (is_write or (is_read and self._reads)):
             self.reached(f"{event} {str(path).removeprefix(self._folder)}")
 
@@ -72,7 +80,7 @@ class Points:
             *((obstore, name) for name in ("put", "delete", "copy")),
             (PyArrowFile, "create"),
             (PyArrowFileIO, "delete"),
-            (LocalFiles, "rename"),
+            *((LocalFiles, name) for name in ("rename", "move_into")),
             *((SqlCatalog, name) for name in ("commit_table", "create_namespace")),
         ]
         read = [

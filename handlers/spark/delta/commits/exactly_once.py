@@ -6,12 +6,19 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
-from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by, held_in_snapshot, is_committed
+from handlers.spark.delta.commits.held_segments import (
+    delta_snapshot,
+    held_by,
+    held_in_snapshot,
+    take_back,
+    version_of,
+)
 from handlers.spark.log.beside import Held
 from handlers.spark.log.segment_file import BrokenLog, read_head
 from handlers.spark.log.segment_folder import SegmentFolder
@@ -86,8 +93,14 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
             if is_conflict(error):
                 raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
             raise
-    if not is_committed(session, ref, commit, version):
+    made = version_of(session, ref, commit, version)
+    if made is None:
         raise MergeConflict(f"{ref}: another worker merged segment {note.first}, so Delta skipped it")
+    if version is not None and (
+        made if whose is None else _whose(ref, delta_snapshot(session, ref)) != whose
+    ):
+        take_back(session, ref, made)
+        raise MergeConflict(f"{ref}: another worker has dropped the table and made the next one")
     remember_segment(whose, note.segment)
 
 
@@ -98,8 +111,12 @@ def _look(session: SparkSession, ref: TableRef) -> tuple[Held, int | None, Whose
     if snapshot is None:
         return held_by(session, ref), None, None
     version = int(snapshot.version())
-    whose = (str(snapshot.metadata().id()), ref.app_id) if version >= 0 else None
+    whose = _whose(ref, snapshot) if version >= 0 else None
     return held_in_snapshot(session, ref, snapshot), version, whose
+
+
+def _whose(ref: TableRef, snapshot: Any) -> Whose:
+    return str(snapshot.metadata().id()), ref.app_id
 
 
 def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> None:

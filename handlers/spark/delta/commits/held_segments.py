@@ -88,19 +88,30 @@ def held_in_snapshot(session: SparkSession, ref: TableRef, snapshot: Any) -> Hel
     return told if told is not None and told.first == first else _since(session, ref, first)
 
 
-def is_committed(session: SparkSession, ref: TableRef, commit: str, since: int | None) -> bool:
-    """Whether the table has a commit with this id (`CommitNote.to_json`) after version `since`. None: that
-    version is unknown."""
+def version_of(session: SparkSession, ref: TableRef, commit: str, since: int | None) -> int | None:
+    """Return the version of the commit with this id (`CommitNote.to_json`), if it is after version `since`.
+    None if no commit has it. `since`: None if that version is unknown."""
     snapshot = None if since is None else delta_snapshot(session, ref)
     if snapshot is not None and since is not None:
         try:
             files = files_for(_path(ref), AnySpark(session))
             versions = range(snapshot.version(), since, -1)
-            notes = (note_of_version(files, _path(ref), version) for version in versions)
-            return any(note is not None and note.get("commit") == commit for note in notes)
+            notes = ((version, note_of_version(files, _path(ref), version)) for version in versions)
+            return next((version for version, note in notes if note and note.get("commit") == commit), None)
         except LookupError:
             pass
-    return any(note.get("commit") == commit for _, note in _notes(session, ref))
+    return next((version for version, note in _notes(session, ref) if note.get("commit") == commit), None)
+
+
+def take_back(session: SparkSession, ref: TableRef, version: int) -> None:
+    """Remove the newest commit of a table, if it is this version."""
+    snapshot = delta_snapshot(session, ref)
+    if snapshot is not None and snapshot.version() == version:
+        files, name = files_for(_path(ref), AnySpark(session)), f"{_path(ref)}/_delta_log/{version:020d}"
+        for kind in ("json", "crc"):
+            files.delete(f"{name}.{kind}")
+        logs = java_class(session, "org.apache.spark.sql.delta.DeltaLog")
+        logs.clearCache()  # it has the removed version
 
 
 def _in_notes(session: SparkSession, ref: TableRef) -> Held | None:

@@ -94,8 +94,10 @@ class Merges:
         """The table is about to be dropped or renamed: the next one need not contain what this one does."""
         with self._telling:
             self._held = self._told = Held()
-            if self._log.last:
-                self._work.told_held.tell_left(self._log.last)
+            # Rows that were put since everything was merged are the next table's.
+            later = next((each.number for each in self.unmerged.segments() if each.rows), self._log.last + 1)
+            if later > 1:
+                self._work.told_held.tell_left(later - 1)
 
     @property
     def patience(self) -> float:

@@ -17,7 +17,7 @@ from handlers.mysql.ddl import TableName
 from handlers.options.templates import place_of
 from handlers.progress import MadeAnew
 from handlers.rows import on_rows
-from handlers.spark.delta.commits.commit_notes import CommitNote, held_in_files
+from handlers.spark.delta.commits.commit_notes import CommitNote, brought, held_in_files, read_note
 from handlers.spark.delta.commits.exactly_once import MergeConflict, check_own
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import (
@@ -44,6 +44,7 @@ from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import REPLACE, BrokenLog, Segment, missing, read_head
 from handlers.spark.log.segments import SegmentTaken
+from handlers.spark.log.stores.local import holding
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
@@ -189,24 +190,43 @@ class TableWork:
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
         """Merge the segments in one commit. `after`: the last segment that the table is known to contain.
         Raises what `fenced` and Spark raise."""
-        what = Bringing(self.ref, segments, shape, self._note(segments), after)
-        made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
-        self.replaced = 0 if made is None else made.size
-        if made is None:
-            slot = self._world.spark.slots.merging(segments[0].written_ms / 1000)
-            with self._world.session() as session, slot:
-                self._counted(lambda: merge_by_spark(session, what, self.options))
-        if not after and self.ref.path and self.told_held.look().left >= segments[-1].number:
-            self._take_back(segments[-1].number)  # this worker was stopped meanwhile
-            raise MergeConflict(f"{self.ref} was dropped before this commit made it again")
+        last = segments[-1].number
+        if not self._was_dropped(after, last):
+            what = Bringing(self.ref, segments, shape, self._note(segments), after)
+            made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
+            self.replaced = 0 if made is None else made.size
+            if made is None:
+                slot = self._world.spark.slots.merging(segments[0].written_ms / 1000)
+                with self._world.session() as session, slot:
+                    self._counted(lambda: merge_by_spark(session, what, self.options))
+            if not self._was_dropped(after, last):
+                return
+            self._take_back(last)
+        raise MergeConflict(f"{self.ref} was dropped before this commit made it again")
+
+    def _was_dropped(self, after: int, last: int) -> bool:
+        """Whether another worker has dropped or renamed the table that segments up to `last` make. This
+        worker was stopped meanwhile."""
+        return not after and self.told_held.look().left >= last
 
     def _take_back(self, last: int) -> None:
         """Remove the table if a commit up to this segment has made it: another one may be there since."""
-        files, path, first = self._world.files, str(self.ref.path), f"_delta_log/{0:020d}"
+        if self.ref.path is None:
+            self._take_back_from_catalog(last)
+            return
+        path, first = self.ref.path, f"_delta_log/{0:020d}"
+        files = holding(self._world.files, path)
         found, held = snapshot_in_files(files, path), held_in_files(files, path, self.ref.app_id, 0)
         if found is not None and not found.version and held is not None and held.last == last:
             for name in (f"{first}.json", f"{first}.crc", *map(unquote, found.files)):
                 files.delete(f"{path}/{name}")
+
+    def _take_back_from_catalog(self, last: int) -> None:
+        with self._world.session() as session:
+            [newest] = session.sql(f"DESCRIBE HISTORY {self.ref.sql} LIMIT 1").collect()
+            held = brought(read_note(newest.userMetadata), self.ref.app_id)
+            if not newest.version and held is not None and held.last == last:
+                session.sql(f"DROP TABLE {self.ref.sql}")
 
     def _counted(self, commit: Callable[[], _T], *, may_decline: bool = False) -> _T:
         """Run a commit and count it as a merge, unless it declines: it returns None then."""

@@ -7,16 +7,19 @@ import errno
 import os
 import re
 import shutil
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
 
 from handlers.failures import OF_THE_DISK
-from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, temporary_name
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, FilesError, temporary_name
 
+_OPENED = "/proc/self/fd"
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 # Errors of link(2) in file systems without hard links (CIFS, FUSE, exFAT).
@@ -39,6 +42,38 @@ class LocalFiles:
     A put writes a temporary file beside the target, makes it durable and links it to its name. Linking fails
     atomically if the name is taken, on NFS too."""
 
+    _held: tuple[str, str] | None = None
+    """A folder, and the path by which it is found wherever it is."""
+
+    def holding(self, folder: str) -> LocalFiles:
+        """Return files for which this folder stays the one that it is now. If another worker moves it, they
+        follow it, and never find a folder that is made in its place. Raises FileNotFoundError."""
+        if not Path(_OPENED).exists():
+            return self
+        with _explained(folder, "open"):
+            descriptor = os.open(self.place(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held = copy(self)
+        held._held = folder, f"{_OPENED}/{descriptor}"
+        weakref.finalize(held, os.close, descriptor)
+        return held
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the held folder is no longer in its place."""
+        if self._held is None:
+            return False
+        folder, opened = self._held
+        try:
+            return not plain_path(folder).samefile(opened)
+        except FileNotFoundError:
+            return True
+
+    def place(self, path: str) -> Path:
+        """Return where a file is for the system's own calls."""
+        if self._held is not None and f"{path}/".startswith(f"{self._held[0]}/"):
+            return Path(self._held[1] + path.removeprefix(self._held[0]))
+        return plain_path(path)
+
     def prove(self, folder: str) -> None:
         """Does nothing: link(2) refuses a taken name, or does not exist."""
 
@@ -46,7 +81,7 @@ class LocalFiles:
         return [*self.list_after(folder, "")]
 
     def list_after(self, folder: str, name: str) -> Iterator[Entry]:
-        with _explained(folder, "list"), suppress(FileNotFoundError), os.scandir(plain_path(folder)) as found:
+        with _explained(folder, "list"), suppress(FileNotFoundError), os.scandir(self.place(folder)) as found:
             for one in sorted((one for one in found if one.name > name), key=attrgetter("name")):
                 with suppress(FileNotFoundError):  # removed since
                     stat = one.stat()
@@ -56,17 +91,17 @@ class LocalFiles:
 
     def read(self, path: str) -> bytes:
         with _explained(path, "read"):
-            return plain_path(path).read_bytes()
+            return self.place(path).read_bytes()
 
     @contextmanager
     def open(self, path: str) -> Iterator[pa.NativeFile]:
         with _explained(path, "read"):
-            file = pa.OSFile(str(plain_path(path)))
+            file = pa.OSFile(str(self.place(path)))
         with file:
             yield file
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        target = plain_path(path)
+        target = self.place(path)
         temporary = target.with_name(temporary_name())
         with _explained(path, "write"):
             try:
@@ -82,7 +117,7 @@ class LocalFiles:
             _sync_folder(target.parent)
 
     def replace(self, path: str, data: bytes) -> None:
-        target = plain_path(path)
+        target = self.place(path)
         temporary = target.with_name(temporary_name())
         with _explained(path, "write"):
             try:
@@ -93,7 +128,7 @@ class LocalFiles:
                 temporary.unlink(missing_ok=True)
 
     def delete(self, path: str) -> None:
-        target = plain_path(path)
+        target = self.place(path)
         with _explained(path, "remove"), suppress(FileNotFoundError):
             _remove_checksum(target)
             try:
@@ -104,16 +139,21 @@ class LocalFiles:
 
     def retire(self, path: str) -> None:
         with _explained(path, "change the time of"), suppress(FileNotFoundError):
-            os.utime(plain_path(path), (0, 0))
+            os.utime(self.place(path), (0, 0))
 
     def delete_tree(self, folder: str) -> None:
         with _explained(folder, "remove"), suppress(FileNotFoundError):
-            shutil.rmtree(Path(os.path.realpath(target := plain_path(folder))))
+            found = Path(os.path.realpath(target := self.place(folder)))
+            try:
+                shutil.rmtree(found)
+            except OSError as error:
+                if error.errno != errno.EBUSY or any(found.iterdir()):  # an empty disk of its own
+                    raise
             if target.is_symlink():
                 target.unlink()
 
     def rename(self, source: str, target: str) -> None:
-        old, new = plain_path(source), plain_path(target)
+        old, new = self.place(source), self.place(target)
         with _explained(f"{source} to {target}", "move"):
             if not old.exists():
                 raise FileNotFoundError(errno.ENOENT, "the folder does not exist", source)
@@ -127,9 +167,45 @@ class LocalFiles:
             for parent in {old.parent, new.parent}:
                 _sync_folder(parent)
 
+    def move_into(self, folder: str, source: str, names: Sequence[str]) -> None:
+        """Move these files and folders from one folder into another. Others may move them at the same time.
+        Raises AlreadyThere."""
+        if not names:
+            return
+        old, new = self.place(source), self.place(folder)
+        with _explained(f"{source} into {folder}", "move"):
+            _make_folder(new)
+            for name in names:
+                try:
+                    _rename_folder(old / name, new / name)
+                except FileNotFoundError:
+                    pass
+                except FileExistsError:
+                    raise AlreadyThere(f"{folder}/{name}") from None
+            for each in (new, old):
+                _sync_folder(each)
+
     def exists(self, path: str) -> bool:
         with _explained(path, "find"):
-            return plain_path(path).exists()
+            return self.place(path).exists()
+
+
+def holding(files: Files, folder: str, *, make: bool = False) -> Files:
+    """Return files for which a table's folder stays the same: see `LocalFiles.holding`. In other stores, a
+    folder is no more than a part of names. `make`: create it first. Without it, a missing one is not held."""
+    if not isinstance(files, LocalFiles):
+        return files
+    if make:
+        with _explained(folder, "make"):
+            _make_folder(files.place(folder))
+    with suppress(FileNotFoundError):
+        return files.holding(folder)
+    return files
+
+
+def is_moved(files: Files) -> bool:
+    """Whether a held folder is no longer in its place."""
+    return isinstance(files, LocalFiles) and files.is_moved
 
 
 def plain_path(path: str) -> Path:
@@ -180,7 +256,12 @@ def _rename_folder(source: Path, target: Path) -> None:
         # NFS cannot, so check first. One worker at a time follows a table's DDL.
         if target.exists():
             raise FileExistsError from None
-        source.rename(target)
+        try:
+            source.rename(target)
+        except OSError as late:
+            if late.errno != errno.ENOTEMPTY:
+                raise
+            raise FileExistsError from None
 
 
 def _rename_exclusively(source: Path, target: Path) -> None:
