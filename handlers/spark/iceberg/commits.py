@@ -2,8 +2,7 @@
 
 Each snapshot's summary has the commit's note: its worker, and the segments that it merges. The same commit
 records them in a table property, because snapshots expire. A commit is a compare-and-set: the catalog refuses
-it if the table's newest snapshot or columns are not those that it was made from. Each change of columns makes
-a snapshot too, because two of them may lead back to the same columns."""
+it if the table's newest snapshot or columns are not those that it was made from."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, ancestors_of
-from pyiceberg.table.update import AssertCurrentSchemaId, AssertLastAssignedFieldId, AssertRefSnapshotId
+from pyiceberg.table.update import AssertCurrentSchemaId, AssertRefSnapshotId
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _ManifestMergeManager, _OverwriteFiles
 
 from handlers.logs import get_logger
@@ -38,7 +37,6 @@ _SUMMARY = "binlane"
 numbers: first and last segment, snapshot, sequence number. Version 1 of the format has times instead."""
 _METRICS = "write.metadata.metrics."
 _FILE_BYTES = 128 * 2**20  # of rows in memory that become one file
-_SAME: tuple[Any, ...] = (AssertCurrentSchemaId, AssertLastAssignedFieldId, AssertRefSnapshotId)
 _MOST_MANIFESTS = 20  # each commit adds one or two; then they become one
 
 
@@ -85,14 +83,8 @@ class TableCommit:
     def __init__(self, ref: TableRef, table: Any) -> None:
         """`table`: or a transaction that creates it."""
         self.transaction: Any = table if isinstance(table, Transaction) else _Transaction(table)
-        now = self.transaction.table_metadata
-        same = {
-            "current-schema-id": now.current_schema_id,  # files have its ids
-            "last-assigned-field-id": now.last_column_id,
-            "ref": "main",  # columns may have been changed and changed back
-            "snapshot-id": now.current_snapshot_id,
-        }
-        self.transaction._stage((), tuple(each.model_validate(same) for each in _SAME))
+        same = {"current-schema-id": self.transaction.table_metadata.current_schema_id}  # files have its ids
+        self.transaction._stage((), (AssertCurrentSchemaId.model_validate(same),))
         self.ref = ref
         self._io = self.transaction._table.io
         self._noted: dict[str, str] = {}
