@@ -70,7 +70,7 @@ class Altering:
             files = self.commit.files() if self._is_emptied or self._values else []
             kept = files if self.history is not None or not self._is_emptied else []
             rows = (self._changed(self.commit.rows(file, before), before) for file in kept)
-            if files:
+            if files or self.commit.transaction._updates:  # so that columns changed back are noticed
                 self.commit.replace(files, rows, self.note)
         except (ValueError, ValidationError) as error:
             raise Rejected(f"{self.commit.ref} cannot be changed like its source: {error}") from error

@@ -16,6 +16,7 @@ from spark_sessions import SHARED
 from handlers import Batch, Change, HandlerContext, TargetUnavailable
 from handlers.mysql.ddl import TableName
 from handlers.spark import SparkHandler
+from handlers.spark.engine import tables
 from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
@@ -249,3 +250,24 @@ def test_a_row_that_comes_while_its_table_leaves_is_in_the_next_table(
     lake.sink("other").merge()
     assert lake.rows("id", path="lake/shop/other") == [(2,)]
     assert not Path(lake.folder, "lake/shop/orders").exists()
+
+
+def test_a_worker_that_stood_still_adds_no_column_that_another_has_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it has no values when the source renames it back."""
+    late, other = (Lake(tmp_path, merge={"at_close": "0s"}) for _ in range(2))
+    try:
+        late.take(change(1, {"id": 1, "name": "a"}))
+        late.sink().merge()
+        added = change(2, {"id": 2, "name": "b", "n": 1}, {"id": "int", "name": "varchar(20)", "n": "int"})
+        with monkeypatch.context() as process:
+            process.setattr(tables, "_serving", {})  # as in another process
+            other.take(added)
+            other.take(ddl(3, "ALTER TABLE orders RENAME COLUMN name TO label"))
+            other.sink().merge()
+        late.take(added)
+        assert list(other.types()) == ["id", "label", "n"]
+    finally:
+        late.close()
+        other.close()

@@ -37,7 +37,8 @@ from handlers.spark.rows.shape import HISTORY, Shape
 from handlers.spark.table_ref import as_texts, find
 
 _FOLLOWED = "binlane.statement"
-"""The table property with the place of the last statement that changed the table."""
+"""The table property with the places of the last statements that changed the table."""
+_MOST_FOLLOWED = 20
 _METADATA = "write.metadata.delete-after-commit.enabled"
 _log = get_logger("handlers.spark")
 
@@ -101,10 +102,13 @@ class IcebergWork(TableWork):
 
     # ---- columns
 
-    def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
+    def fit(
+        self, shape: Shape, look_again: Callable[[], None], *, is_first: bool = False
+    ) -> SeenTable | None:
         """The same. Returns None: statements look at the table."""
         with self._world.spark.slots:
             table = self._load()
+            look_again()
             if why := self._unfit(table, shape):
                 raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
             if table is not None:
@@ -181,14 +185,18 @@ class IcebergFollowing(Following):
         places = [[each, change.partition, change.offset, change.index] for each in topics]
         name = tuple(world.locations.in_catalog(*own))
         table = cast(IcebergCatalog, world.iceberg).load(name)
-        if table is not None and msgspec.json.decode(table.properties.get(_FOLLOWED, "0")) not in places:
+        followed = [] if table is None else msgspec.json.decode(table.properties.get(_FOLLOWED, "[]"))
+        if followed and not isinstance(followed[0], list):
+            followed = [followed]  # an earlier release kept the last one
+        if table is not None and not any(each in places for each in followed):
             commit = TableCommit(self._ref, table)
             history = world.options.prefix if world.options.mode == "history" else None
             keeps = history is not None or not world.options.ddl.drop_columns
             Altering(commit, self.note(time_ms), world.overrides, history, time_ms, keeps).apply(steps)
             if commit.transaction._updates:
                 look_again()
-                commit.commit({_FOLLOWED: msgspec.json.encode(places[0]).decode()})
+                kept = [*followed, places[0]][-_MOST_FOLLOWED:]
+                commit.commit({_FOLLOWED: msgspec.json.encode(kept).decode()})
                 done = tuple(type(one).__name__ for one in steps)
                 _log.info("ddl_followed", table=str(own), sql=sql, statements=done)
         for one in steps:

@@ -85,7 +85,7 @@ class LogEnd:
             if is_new or partial or self._unmerged.has_partial or self._unmerged.waiting().bytes > most:
                 self._merges.merge()
             if is_new:
-                self._merges.fit(shape, is_first=self._log.last == 0)
+                self._merges.fit(shape, self.check_alone, is_first=self._log.last == 0)
                 self.is_fitted = True
         if self._work.declared() != declared:
             raise SegmentTaken(self._log.folder)
@@ -226,6 +226,12 @@ class LogEnd:
         """Check the table again before the next rows, because DDL changes it."""
         self.is_fitted = False
         self._merges.forget_table()
+
+    def check_alone(self) -> None:
+        """Raise SegmentTaken if another worker has put something since this one looked. It follows a
+        statement, or has, and perhaps put rows that a repetition would change."""
+        if self._log.has_grown():
+            raise SegmentTaken(self._log.folder)
 
     def catch_up(self) -> None:
         """Wait until all statements are followed and everything is merged. Raises like `put`."""

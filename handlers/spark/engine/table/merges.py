@@ -109,9 +109,9 @@ class Merges:
         self.fits = False
         self.seen = None
 
-    def fit(self, shape: Shape, *, is_first: bool) -> None:
+    def fit(self, shape: Shape, look_again: Callable[[], None], *, is_first: bool) -> None:
         """Make the table hold this shape: see TableWork.fit."""
-        self.seen = self._work.fit(shape, is_first=is_first)
+        self.seen = self._work.fit(shape, look_again, is_first=is_first)
 
     def forget_table(self) -> None:
         """Look at the table again before it is foreseen: DDL changes it."""
@@ -219,10 +219,16 @@ class Merges:
         # The columns of rows before a later statement must not be added again.
         self._check_not_followed(number + 1)
         try:
-            self.seen = self._work.fit(shape)
+            self.seen = self._work.fit(shape, lambda: self._check_not_merged(number))
         except Rejected as error:
             raise LogFailure(f"{self._received()}: {error}") from error
         self.fits, self._is_doubtful = True, False
+
+    def _check_not_merged(self, number: int) -> None:
+        """Raise MergeConflict if another worker may have followed a statement after this segment."""
+        self._check_not_followed(number + 1)
+        if self._work.held().last >= number:
+            raise MergeConflict(f"{self._name}: another worker has merged segment {number}")
 
     def _look_anew(self, error: Exception) -> bool:
         """Drop what other workers have merged meanwhile. Returns whether to try again.

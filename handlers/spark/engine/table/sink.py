@@ -116,8 +116,8 @@ class TableSink:
             for _ in range(_ROUNDS):
                 try:
                     put()
-                except SegmentTaken:
-                    self.end.let_go()  # another worker writes this log, too
+                except (MergeConflict, SegmentTaken):
+                    self.end.let_go()  # another worker writes this log or table, too
                 else:
                     return
         raise self._to_wait(
@@ -205,7 +205,7 @@ class TableSink:
                     self._follow(piece, batch, seen)
                 done = stop
             self._work.tell_passed_over(len(batch.changes) - len(places), anew)
-        except (SegmentTaken, RowsLost):
+        except (MergeConflict, RowsLost, SegmentTaken):
             raise
         except Exception as error:
             told = self._told(error, batch.changes, places, done)
@@ -255,21 +255,12 @@ class TableSink:
         self.end.forget_table()
         with self._work.ddl_lock.statement(self.name):
             # Finished steps are recorded by the place. A statement of a former topic had the same.
-            try:
-                result = self._work.following.follow(change, key, names, self._check_alone)
-            except MergeConflict as error:
-                raise SegmentTaken(self.log_folder) from error
+            result = self._work.following.follow(change, key, names, self.end.check_alone)
         # Before the mark, which finishes the statement, so that it is not repeated.
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
                 self._forget(*touched)
         self.end.put_mark(self._work.shape(result.key or (), own), marks)
-
-    def _check_alone(self) -> None:
-        """Raise SegmentTaken if another worker has put something since `settle`: it follows the statement,
-        or has, and perhaps put rows that a repetition would change."""
-        if self.is_behind():
-            raise SegmentTaken(self.log_folder)
 
     def settle(self) -> None:
         """Merge everything that waits, and put a segment without rows.

@@ -244,32 +244,38 @@ class TableWork:
             metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
         return done
 
-    def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
+    def fit(
+        self, shape: Shape, look_again: Callable[[], None], *, is_first: bool = False
+    ) -> SeenTable | None:
         """Change the table's columns, if the table exists, so that it can have rows of this shape. Returns
-        the table as it then is. `is_first`: nothing of this source table was ever put. Raises Rejected."""
+        the table as it then is. `look_again` is called after a look at the table. It raises an error if
+        another worker may have changed the columns for later rows. `is_first`: nothing of this source table
+        was ever put. Raises Rejected."""
         if self._is_missing():
             if is_first and self.ref.path is not None:  # later, a crash in the first commit may leave files
                 check_free(self._world.files, self.ref.path)
             self._declared = self._declared_by(None)
             return self._seen(None, shape)
         is_log = self.options.mode == "changelog"
-        table = self._evolved(self.no_rows(shape).schema if is_log else shape.schema)
+        table = self._evolved(self.no_rows(shape).schema if is_log else shape.schema, look_again)
         self._declared = self._declared_by(table)
         why = self._declared.unfit_for(shape, self.options.mode) or self._unlike(table)
         if why is not None:
             raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
         return None if is_log else self._seen(table, shape)
 
-    def _evolved(self, wanted: pa.Schema) -> TableState | None:
+    def _evolved(self, wanted: pa.Schema, look_again: Callable[[], None]) -> TableState | None:
         """Give the table the columns and types that it lacks. Returns what it is then."""
         table = look_in_files(self._world.files, self.ref.path)
         if table is not None:
             added, wider = lacking(self.ref, table.columns, wanted)
             if not added and not wider:
                 return table
+            look_again()
             if self._world.without_spark.evolve(self.ref, added, wider):
                 return look_in_files(self._world.files, self.ref.path)
         with self._world.session() as session, self._world.spark.slots:
+            look_again()
             evolve(session, self.ref, wanted)
             return look(session, self.ref)
 
