@@ -9,6 +9,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+
 from handlers.api import TargetUnavailable
 from handlers.spark.locations import location
 from handlers.spark.options import SparkSection
@@ -25,6 +27,8 @@ _STORE_AWAY = re.compile(
     r"|HTTP status (429|5\d\d)|UNAVAILABLE|timed out|could(n't| not) connect",
     re.IGNORECASE,
 )  # what Arrow says of a store
+_MOST_SECONDS = 30.0
+"""How long a catalog may take to answer, and to get a lock."""
 
 
 class IcebergCatalog:
@@ -76,7 +80,11 @@ class IcebergCatalog:
 
         with self._lock:
             try:
-                self._loaded = self._loaded or load_catalog(self._name, **self._given)
+                if self._loaded is None:
+                    if self._warehouse is None:
+                        _limit_answers()
+                    self._loaded = load_catalog(self._name, **self._given)
+                    _limit_locks(getattr(self._loaded, "engine", None))
             except Exception as error:
                 if is_outage(error):
                     raise TargetUnavailable(f"the Iceberg catalog cannot be reached: {error}") from error
@@ -93,7 +101,31 @@ def _database(uri: str, folder: Path) -> str:
         file = Path(folder.absolute(), path)
         file.parent.mkdir(parents=True, exist_ok=True)
         return f"sqlite:///{file}"
-    return re.sub("^postgres(ql)?:", "postgresql+psycopg:", uri)
+    if (
+        found := re.sub("^postgres(ql)?:", "postgresql+psycopg:", uri)
+    ) != uri and "connect_timeout" not in uri:
+        found += ("&" if "?" in uri else "?") + "connect_timeout=10&tcp_user_timeout=60000"
+    return found
+
+
+def _limit_locks(engine: Any) -> None:
+    """PostgreSQL waits for locks without a limit. `engine`: SQLAlchemy's, None for other catalogs."""
+    if engine is not None and engine.dialect.name == "postgresql":
+        sql = f"SET LOCAL lock_timeout = {_MOST_SECONDS * 1000:.0f}"
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(sql))
+
+
+def _limit_answers() -> None:
+    """PyIceberg 0.12 waits for a REST catalog's answer without a limit
+    (https://github.com/apache/iceberg-python/issues/2772)."""
+    import requests  # noqa: PLC0415 (the next one needs it)
+    from pyiceberg.catalog import rest  # noqa: PLC0415 (an extra)
+
+    class Session(requests.Session):
+        def request(self, *given: Any, **named: Any) -> requests.Response:
+            return super().request(*given, **{"timeout": _MOST_SECONDS, **named})
+
+    vars(rest)["Session"] = Session
 
 
 def is_outage(error: BaseException | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyiceberg.table
 import pytest
+import sqlalchemy as sa
 from iceberg_lab import IcebergLake, change
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
@@ -386,6 +387,24 @@ def test_snapshots_are_copied_a_few_times_in_a_commit_of_however_many_files(
     lake.merge()
     assert lake.rows() == [{"id": number, "name": "b"} for number in range(1, 6)]
     assert 0 < len(copies) < 7
+
+
+def test_a_lock_of_the_catalog_that_stays_is_told(
+    make_lake: MakeLake, own_postgres: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("handlers.spark.iceberg.catalog._MOST_SECONDS", 0.2)
+    lake = make_lake(catalog={"uri": (uri := own_postgres().new_database("iceberg"))})
+    _take(lake, 1)
+    lake.merge()
+    _take(lake, 2)
+    frozen = sa.create_engine(lake.catalog_properties["uri"].replace("postgresql:", "postgresql+psycopg:"))
+    with frozen.begin() as connection:
+        connection.exec_driver_sql("SELECT * FROM iceberg_tables FOR UPDATE")
+        with pytest.raises(TargetUnavailable, match="lock timeout"):
+            lake.merge()
+    lake.merge()
+    lake.catalog_properties["uri"] = uri.replace("postgresql:", "postgresql+psycopg:")
+    assert lake.rows() == _rows(1, 2)
 
 
 def test_batches_wait_for_a_catalog_that_is_away(

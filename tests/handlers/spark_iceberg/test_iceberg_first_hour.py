@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from iceberg_lab import IcebergLake, change
 from pydantic import ValidationError
 
-from handlers import Batch
+from handlers import Batch, TargetUnavailable
+from handlers.spark.iceberg import catalog
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.local import LocalFiles
@@ -59,6 +61,16 @@ def test_a_catalog_that_is_not_configured_stops_the_start(tmp_path: Path, catalo
 def test_a_catalog_that_is_away_does_not_stop_the_start(tmp_path: Path) -> None:
     lake = IcebergLake(tmp_path, catalog={"type": "rest", "uri": "http://127.0.0.1:9"})
     lake.close()
+
+
+def test_a_catalog_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_MOST_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        lake = IcebergLake(tmp_path, catalog={"type": "rest", "uri": place})
+        with pytest.raises(TargetUnavailable, match="timed out"):
+            lake.take(change(1, {"id": 1, "name": "a"}))
+        lake.close()
 
 
 def test_relative_places_begin_at_the_configuration(tmp_path: Path) -> None:
