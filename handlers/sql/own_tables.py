@@ -216,28 +216,24 @@ class Owners:
         if known is None:
             self._note(target, [*own, *former])
             known, _, period = self._owner(target)  # another session may have claimed it first
-        shares = known is None or self._shares(known, source)
-        if known is None or (shares and period == self.period):
+        if known is None or (known == own and period == self.period):
             return ""
         key = self._key(target).replace("'", "''")
         forget = f"DELETE FROM {self.marks.fullname} WHERE worker = '' AND source_table = '{key}'"
-        if shares:
+        if known == own:
             kind = "a replica" if period is None else f"a history (columns {' and '.join(period)})"
             return f"{place} is {kind}: set its mode. If it is no longer one: {forget}"
         shown = ".".join(part or "*" for part in known)
+        if _agree(known, own):
+            return (
+                f"{place} holds the rows of {shown} by other settings of table and schema: make these equal "
+                f"for all who write it. If only the settings were changed: {forget}"
+            )
         return (
             f"{place} holds the rows of {shown}: both names are the same there. Set table or schema to make "
             "them differ, or route one of them to another handler. "
             f"If {shown} no longer exists, or is a former name of this table: {forget}"
         )
-
-    def _shares(self, known: Told, source: TableName) -> bool:
-        """Return whether the table of the owner `known` is the source table's as well."""
-        own = self.naming.asked(*source)
-        if known in (own, source) or not _agree(known, own):
-            return known in (own, source)
-        # The handler's templates have changed, or the owner is of a handler with other templates.
-        return (str(source) if None in known else ".".join(filter(None, known))) in self.kept()
 
     def are_one(self, one: TableName, other: TableName) -> bool:
         """Return whether two source tables use the same target table."""

@@ -266,14 +266,17 @@ def test_a_table_that_others_share_is_of_no_table_that_is_named_like_it(sql: Sql
         assert sql.rows(f"shop.{table}") == [ROW]
 
 
-def test_a_handler_whose_templates_change_keeps_its_tables(sql: SqlLab) -> None:
+def test_a_handler_keeps_its_tables_under_other_templates_if_its_user_says_so(sql: SqlLab) -> None:
     names = {"table": "shop.{table}"} if sql.dialect == "sqlite" else {"schema": "shop"}
-    for offset, options in enumerate(({}, names, {})):
-        with sql.handler(**options) as handler:
-            handler.handle(orders({"id": offset, "note": "a"}, table="shop.orders", offset=offset))
-            if options:
-                handler.handle(orders({"id": 9, "note": "a"}, table="crm.orders"))
-    assert [row["id"] for row in sql.rows("shop.orders")] == [0, 1, 2, 9]
+    with sql.handler() as handler:
+        handler.handle(orders(ROW, table="shop.orders"))
+    with sql.handler(**names) as handler:
+        why = refused(handler, "shop.orders", offset=1)
+        assert "shop.orders by other settings of table and schema" in why
+        sql.run(why[why.index("DELETE FROM") : why.index(", at ")])
+        for offset, table in enumerate(("shop.orders", "crm.orders"), 1):
+            handler.handle(orders({"id": 1 + offset, "note": "a"}, table=table, offset=offset))
+    assert [row["id"] for row in sql.rows("shop.orders")] == [1, 2, 3]
 
 
 def test_a_reload_leaves_no_owner_of_its_table(sql: SqlLab) -> None:
