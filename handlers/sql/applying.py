@@ -164,12 +164,12 @@ class Applier:
             raise TableChanged(table.shown)
 
     def _claim(self, connection: sa.Connection, table: KnownTable, source: TableName) -> None:
-        common, own = self._marks.own_tables.folded(table.name), self._naming.asked(*source)
-        if not self.tables.is_owned(common, own):
+        common = self._marks.own_tables.folded(table.name)
+        if not self.tables.is_owned(common, source):
             why_not = self._marks.kept(connection).owners(self._naming).claim(source, table.columns)
             if why_not:
                 raise Unfit(why_not)
-            self.tables.own(common, own)
+            self.tables.own(common, source)
 
     def follow_schema(self, connection: sa.Connection, batch: Batch, changed: SchemaChanged) -> TargetName:
         """Follow the schema in a separate transaction. Returns the table to drop from the cache."""

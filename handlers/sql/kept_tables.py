@@ -98,13 +98,30 @@ class Kept:
         known = sa.select(self.marks.c.source_table).where(mine, self._is_of_rows).distinct()
         return self.connection.scalars(known).all()
 
+    def written(self, target: str) -> Sequence[str]:
+        """Return the source tables whose rows the handler writes to this target table. `target`: its
+        OwnTables.key. Marks of earlier releases do not have it, and count for all target tables."""
+        columns = self.marks.c
+        mine = (columns.worker == self.worker) & (columns.handler == self.handler) & (columns.topic != "")
+        known = (columns.owner == target) | (columns.owner.is_(None) & (columns.kafka_offset >= 0))
+        found = sa.select(columns.source_table).where(mine, columns.shard > _OF_STATEMENT, known).distinct()
+        return self.connection.scalars(found).all()
+
+    def note_written(self, name: TableName, target: str) -> None:
+        """Record in the marks of the source table that its rows are written to this target table."""
+        columns, to = self.marks.c, self.marks.c.owner
+        marks = self._mine(name) & (columns.topic != "") & (columns.shard > _OF_STATEMENT)
+        others = to.is_(None) | (to != target)
+        self.connection.execute(self.marks.update().where(marks, others).values(owner=target))
+
     def databases_of(self, table: str) -> Collection[str]:
         """Return the source databases whose table of this name the handler replicates."""
         return {one.removesuffix(f".{table}") for one in self.names() if one.endswith(f".{table}")}
 
     def owners(self, naming: Naming) -> Owners:
         """Return the owners: which source table owns each target table."""
-        return Owners(self.connection, self.marks, naming, self.own_tables, self.names, self.period)
+        of_handler = self.names, self.written, self.note_written
+        return Owners(self.connection, self.marks, naming, self.own_tables, *of_handler, self.period)
 
     @contextmanager
     def making(self, name: TableName, naming: Naming) -> Iterator[None]:

@@ -258,7 +258,8 @@ class Marks:
     def _first_mark(self, table: str, topic: str, partition: int, shard: int) -> dict[str, Any]:
         mine = dict(zip(("worker", "handler", "source_table"), (*self._mine, table), strict=True))
         place = dict(zip(("kafka_offset", "change_index"), BEFORE_ALL, strict=True))
-        return {**mine, "shard": shard, "topic": topic, "kafka_partition": partition, **place}
+        where = {"shard": shard, "topic": topic, "kafka_partition": partition}
+        return {**mine, **where, **place, "owner": ""}  # see Kept.written
 
 
 def _topic_id(current: str | None, former: str | None) -> TopicId:

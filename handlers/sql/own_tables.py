@@ -199,6 +199,10 @@ class Owners:
     own_tables: OwnTables
     kept: Callable[[], Sequence[str]]
     """Returns the source tables ("database.table") that the handler replicates."""
+    written: Callable[[str], Collection[str]]
+    """As Kept.written."""
+    note_written: Callable[[TableName, str], None]
+    """As Kept.note_written."""
     period: tuple[str, str] | None
 
     def claim(self, source: TableName, columns: Collection[str] = ()) -> str:
@@ -218,6 +222,7 @@ class Owners:
             known, _, period = self._owner(target)  # another session may have claimed it first
         shares = known is None or self._shares(known, source)
         if known is None or (shares and period == self.period):
+            self.note_written(source, self._key(target))
             return ""
         key = self._key(target).replace("'", "''")
         forget = f"DELETE FROM {self.marks.fullname} WHERE worker = '' AND source_table = '{key}'"
@@ -237,7 +242,10 @@ class Owners:
         if known in (own, source) or not _agree(known, own):
             return known in (own, source)
         # The handler's templates have changed, or the owner is of a handler with other templates.
-        return (str(source) if None in known else ".".join(filter(None, known))) in self.kept()
+        written = self.written(self._key(self.naming.target(*source)))
+        if None not in known:
+            return ".".join(filter(None, known)) in written
+        return any(one == str(source) or self._asked(one) == own for one in written)
 
     def are_one(self, one: TableName, other: TableName) -> bool:
         """Return whether two source tables use the same target table."""
@@ -255,6 +263,7 @@ class Owners:
 
     def note_gone(self, source: TableName) -> None:
         """Record that the target table no longer exists."""
+        self.note_written(source, "")
         self.connection.execute(self.marks.delete().where(self._row(self.naming.target(*source))))
 
     def met(self, sources: Iterable[str]) -> str:

@@ -30,8 +30,8 @@ class KnownTables:
         self._lock = Lock()  # guards the attributes below
         self._tables: dict[TableName, KnownTable] = {}
         self._told: set[TableName] = set()
-        self._owners: dict[TableName, object] = {}
-        """Common (folded) name of a table -> the parts of its source tables' name that its own contains."""
+        self._owners: set[tuple[TableName, object]] = set()
+        """Common (folded) name of a table, with a source table that writes to it."""
 
     def get(self, connection: sa.Connection, name: TableName) -> KnownTable | None:
         """Return the table, or None if it does not exist. Raises NameUnfit."""
@@ -51,15 +51,15 @@ class KnownTables:
                 log.warning("target_table_not_safe", table=table.shown, because=table.unsafe.because)
         return table
 
-    def is_owned(self, name: TableName, owner: object) -> bool:
-        """Whether `own` last recorded this owner."""
+    def is_owned(self, name: TableName, source: object) -> bool:
+        """Whether `own` has recorded this source table."""
         with self._lock:
-            return self._owners.get(name) == owner
+            return (name, source) in self._owners
 
-    def own(self, name: TableName, owner: object) -> None:
-        """Record that the table belongs to `owner`, the result of `Naming.asked`."""
+    def own(self, name: TableName, source: object) -> None:
+        """Record that the table belongs to the source table."""
         with self._lock:
-            self._owners[name] = owner
+            self._owners.add((name, source))
 
     def forget(self, *names: TableName) -> None:
         with self._lock:
