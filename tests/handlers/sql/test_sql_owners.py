@@ -288,7 +288,9 @@ def test_a_reload_leaves_no_owner_of_its_table(sql: SqlLab) -> None:
     assert sql.run("SELECT * FROM binlane_marks") == before
 
 
-@pytest.mark.parametrize("statement", ["DROP TABLE IF EXISTS orders", "CREATE INDEX i ON orders (note)"])
+@pytest.mark.parametrize(
+    "statement", ["DROP TABLE IF EXISTS orders", "CREATE INDEX i ON orders (note)"], ids=["drop", "index"]
+)
 @pytest.mark.parametrize("is_first", [False, True])
 def test_no_statement_without_effect_gives_a_table_to_another(
     sql: SqlLab, statement: str, *, is_first: bool
