@@ -20,13 +20,14 @@ import sqlalchemy as sa
 from handlers.api import Change, TargetUnavailable
 from handlers.mysql.ddl import TableName
 from handlers.sql.naming import Naming
-from handlers.sql.own_tables import Owners, OwnTables
+from handlers.sql.own_tables import Owners, OwnTables, insert_if_missing
 
 NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
 _OF_STATEMENT = -3  # as its shard, or lower: one for each statement of a partition
 _OF_SCHEMA = -3  # as its shard, without a topic
 _OF_DROPPED = -5  # as its shard, without a topic
+_OF_TARGET = -6  # as its shard, without a topic
 _MADE, _KEPT = 1, 0  # as its offset
 _LOCK_SECONDS = 30
 _NO_SUCH_LOCKS = (1105, 1235)
@@ -98,21 +99,28 @@ class Kept:
         known = sa.select(self.marks.c.source_table).where(mine, self._is_of_rows).distinct()
         return self.connection.scalars(known).all()
 
-    def written(self, target: str) -> Sequence[str]:
+    def written(self, target: str) -> Collection[str]:
         """Return the source tables whose rows the handler writes to this target table. `target`: its
-        OwnTables.key. Marks of earlier releases do not have it, and count for all target tables."""
+        OwnTables.key. What an earlier release has applied counts for all target tables: it noted none."""
         columns = self.marks.c
-        mine = (columns.worker == self.worker) & (columns.handler == self.handler) & (columns.topic != "")
-        known = (columns.owner == target) | (columns.owner.is_(None) & (columns.kafka_offset >= 0))
-        found = sa.select(columns.source_table).where(mine, columns.shard > _OF_STATEMENT, known).distinct()
-        return self.connection.scalars(found).all()
+        mine = (columns.worker == self.worker) & (columns.handler == self.handler)
+        of_target = sa.select(columns.source_table, columns.owner).where(mine, columns.shard == _OF_TARGET)
+        noted: dict[str, str] = {row[0]: row[1] for row in self.connection.execute(of_target)}
+        earlier = sa.select(columns.source_table).where(
+            mine, self._is_of_rows, columns.topic != NO_TOPIC, columns.owner.is_(None)
+        )
+        found = {name for name, to in noted.items() if to == target}
+        return found.union(set(self.connection.scalars(earlier)).difference(noted))
 
     def note_written(self, name: TableName, target: str) -> None:
-        """Record in the marks of the source table that its rows are written to this target table."""
-        columns, to = self.marks.c, self.marks.c.owner
-        marks = self._mine(name) & (columns.topic != "") & (columns.shard > _OF_STATEMENT)
-        others = to.is_(None) | (to != target)
-        self.connection.execute(self.marks.update().where(marks, others).values(owner=target))
+        """Record that the rows of the source table are written to this target table."""
+        mine = self._row_of_table(name, _OF_TARGET)
+        known = self.connection.scalar(sa.select(self.marks.c.owner).where(mine))
+        if known is None:  # a lane with another shard of the table may insert it at the same time
+            row = {**self._row(name, _OF_TARGET, NO_TOPIC), "owner": target}
+            self.connection.execute(insert_if_missing(self.connection.dialect.name, self.marks), row)
+        elif known != target:
+            self.connection.execute(self.marks.update().where(mine).values(owner=target))
 
     def databases_of(self, table: str) -> Collection[str]:
         """Return the source databases whose table of this name the handler replicates."""

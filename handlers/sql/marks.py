@@ -259,7 +259,7 @@ class Marks:
         mine = dict(zip(("worker", "handler", "source_table"), (*self._mine, table), strict=True))
         place = dict(zip(("kafka_offset", "change_index"), BEFORE_ALL, strict=True))
         where = {"shard": shard, "topic": topic, "kafka_partition": partition}
-        return {**mine, **where, **place, "owner": ""}  # see Kept.written
+        return {**mine, **where, **place, "owner": ""}  # NULL: of an earlier release
 
 
 def _topic_id(current: str | None, former: str | None) -> TopicId:
