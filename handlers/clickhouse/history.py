@@ -155,8 +155,7 @@ def _follow(
         if known is not None:
             at = max(at, known.start if known.end is None else known.end)
         if current is not None and not state.whole:
-            lacks = current.values if state.lacks is None else state.lacks
-            values = {**{one: current.values[one] for one in lacks if one in current.values}, **values}
+            values = {**current.values, **values}
         if current is not None:
             current.end, current.last = at, state
         if state.row is not None or current is None or current.opened == state.version:

@@ -140,8 +140,6 @@ class State(msgspec.Struct):
     is_snapshot: bool = False
     is_letter: bool = False
     """Whether its change is a replayed dead letter."""
-    lacks: frozenset[str] | None = None
-    """As `Change.lacks`. Not that of `last_states`, whose rows have values of earlier changes."""
     of_several: bool = False
     """Whether `row` also has values of earlier changes. It is then unknown which of them caused a fault."""
 
@@ -188,7 +186,6 @@ def all_states(
                 leaves=change.moves_key and change.op != "insert",
                 is_snapshot=change.op == "snapshot",
                 is_letter=batch.replay_of is not None,
-                lacks=change.lacks,
             )
         except (MissingValue, TypeError, BeyondVersions, ValueUntold) as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None

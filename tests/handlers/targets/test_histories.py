@@ -43,8 +43,7 @@ def batch(*changes: Mapping[str, Any], offset: int = 0, **more: Any) -> Batch:
     timed = [
         {"source_time_ms": 1000 * (offset + place), **change} for place, change in enumerate(changes, start=1)
     ]
-    more = {"key": "id", "types": TYPES, "topic": "cdc", "offset": offset, **more}
-    return make_batch("shop.orders", timed, **more)
+    return make_batch("shop.orders", timed, key="id", types=TYPES, topic="cdc", offset=offset, **more)
 
 
 def row(id_: int, name: str | None = "a", qty: int | None = 1) -> dict[str, Any]:
@@ -123,21 +122,6 @@ def test_a_snapshot_that_equals_a_row_of_an_update_alone_adds_nothing(
             handler.handle(part(whole, place, place + 1))
         handler.handle(whole)
     assert stored(history) == [(1, "a", None, 1000, 3000), (1, "b", 1, 3000, None)]
-
-
-def test_no_later_version_has_a_value_of_a_dropped_column(history: Target, tmp_path: Path) -> None:
-    """An update tells which columns it lacks: it has none of the others."""
-    dropped = {"types": {"id": "int", "name": "varchar(20)"}, "offset": 2}
-    lacks = {"before": {"id": 1}, "after": {"id": 1}, "lacks": frozenset({"name"})}
-    with process(history, tmp_path) as handler:
-        handler.handle(batch({"after": row(1)}))
-        handler.handle(batch({"sql": "ALTER TABLE orders DROP COLUMN qty"}, offset=1))
-        handler.handle(batch(lacks, {**lacks, "lacks": None}, **dropped))
-    assert stored(history) == [
-        (1, "a", 1, 1000, 3000),
-        (1, "a", None, 3000, 4000),
-        (1, "a", None, 4000, None),
-    ]
 
 
 def test_a_truncate_of_a_late_time_ends_no_version_before_its_start(history: Target, tmp_path: Path) -> None:
