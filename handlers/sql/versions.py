@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,7 +46,7 @@ class Versions:
 
     - A snapshot that equals the current version changes nothing, nor does a delete of a row without one.
     - A change whose source time is before that of its key's last change counts as made at that time.
-    - A column that an update lacks keeps the value of the version before."""
+    - A column that an update lacks keeps its value, unless the source has dropped it."""
 
     start: str
     end: str
@@ -68,10 +68,16 @@ class Versions:
             raise Unfit(TAKEN.format(self.start, self.end))
 
     def apply(
-        self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]
+        self,
+        connection: sa.Connection,
+        table: KnownTable,
+        key: tuple[str, ...],
+        changes: Sequence[Change],
+        dropped: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """Apply the changes of a table, which are in source order. Raises Unfit, and as the fitting."""
-        work = _Work(self, connection, table, key, self._own_columns(table, key, changes), changes)
+        """Apply the changes of a table, which are in source order. `dropped`: returns the target's columns
+        that the source has dropped. Raises Unfit, and as the fitting."""
+        work = _Work(self, connection, table, key, self._own_columns(table, key, changes), changes, dropped)
         for is_move, piece in folding.pieces(changes, key, table.is_covered_by, moves=False):
             rest = piece
             if is_move:
@@ -97,6 +103,7 @@ class _Work:
     key: tuple[str, ...]
     own: Columns
     changes: Sequence[Change]
+    dropped: Callable[[], Collection[str]]
 
     def __post_init__(self) -> None:
         self.start, self.end = (self.table.columns[name] for name in (self.of.start, self.of.end))
@@ -128,7 +135,7 @@ class _Work:
         ended: list[tuple[_Key, datetime]] = []
         replaced: list[tuple[_Key, datetime]] = []
         new: list[Row] = []
-        changed: dict[frozenset[str] | None, list[Row]] = {}
+        changed: dict[bool, list[Row]] = {}
         for key, change in wave.items():
             last = self.last[key]
             if key in known or (change.after is None and not last.is_current):
@@ -143,15 +150,15 @@ class _Work:
                 new.append(row)
             else:
                 replaced.append((key, last.at))
-                changed.setdefault(change.lacks, []).append(row)
+                changed.setdefault(change.is_whole, []).append(row)
             last.is_current = True
         self._at_times(self.sql.end, ended)
         self._at_times(self.sql.keep, replaced)
         for block in folding.blocks(new):
             self.of.writer.insert(self.connection, self._new(block))
-        for lacks, rows in changed.items():
+        for is_whole, rows in changed.items():
             for block in folding.blocks(rows):
-                fitted = self._without_others(self._fitted(block), lacks)
+                fitted = self._without_others(self._fitted(block), is_whole=is_whole)
                 self.of.writer.update_current(self.connection, fitted, self.own, self.end)
 
     def copy(self, gone: Change, made: Change) -> Sequence[Change]:
@@ -167,7 +174,7 @@ class _Work:
         if self.last[new].is_current:
             self._at_times(self.sql.end, [(new, at)])
         [block] = folding.blocks([{**(made.after or {}), self.of.start: at}])
-        row = self._without_others(self._new(block), made.lacks)
+        row = self._without_others(self._new(block), is_whole=made.is_whole)
         self.of.writer.copy_current(self.connection, self._keys([old]), row, self.end)
         self.last[new] = _Last(at, is_current=True)
         return left
@@ -210,13 +217,12 @@ class _Work:
     def _fitted(self, block: folding.Block) -> Rows:
         return self.of.fitting.rows(self.table, block, self.changes, keyed=True)
 
-    def _without_others(self, rows: Rows, lacks: frozenset[str] | None) -> Rows:
-        """Let columns that the source's table does not have get their default, as in a new row."""
-        if lacks is None:
-            return rows
-        known = {*rows.columns, *map(self.table.column, lacks), *self.own, self.end}
-        others = (one for one in self.table.columns.values() if one not in known)
-        return replace(rows, untold=tuple(one for one in others if one.default))
+    def _without_others(self, rows: Rows, *, is_whole: bool) -> Rows:
+        """Let columns that the source's table does not have get their default, as in a new row. If the rows
+        are not whole, these are only the dropped ones: a function of the user's may have made others."""
+        known, columns = {*rows.columns, *self.own, self.end}, self.table.columns.values()
+        others = columns if is_whole else map(self.table.column, sorted(self.dropped()))
+        return replace(rows, untold=tuple(one for one in others if one and one.default and one not in known))
 
 
 def _row(change: Change) -> Row:

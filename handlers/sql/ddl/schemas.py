@@ -6,7 +6,7 @@ column that only the snapshot had is kept: PostgreSQL does not log values of gen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -116,6 +116,11 @@ class Schemas:
         self._followed.pop(own, None)
         return True
 
+    def dropped(self, kept: Kept, own: TableName) -> Collection[str]:
+        """Return the dropped columns that the target may still have."""
+        seen = _seen_of(kept, own)
+        return () if seen is None else seen.dropped
+
     def follow(self, kept: Kept, own: TableName, changed: SchemaChanged) -> TargetTable:
         """Drop and retype columns by the schema of the change, unless another worker has done so. Needs a
         separate transaction. (New columns are added with their first row.) Returns the target's table.
@@ -142,7 +147,7 @@ class Schemas:
         dropped = [name for name in seen.dropped if name not in types]
         keeps = not self._drops or not self._rules.drop_columns
         for name in set(seen.dropped) & types.keys() - shared if keeps else ():
-            set_column_aside(target, table, target.column(table, name))
+            dropped += set_column_aside(target, table, target.column(table, name))
         for name, old in seen.columns.items():
             new = now.get(name)
             if old.to is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from handlers.api import Rejected
@@ -42,7 +43,7 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
         case ddl.RenameColumn(name=name, to=new) if (old := target.column(table, name)) is not None:
             taken = target.column(table, new)
             if taken != old:  # the source has dropped it
-                set_column_aside(target, table, taken)
+                kept.note_dropped(source, kept.dropped(source).union(set_column_aside(target, table, taken)))
     return ""
 
 
@@ -72,15 +73,18 @@ def give_name(target: Target, source: ddl.TableName, name: str) -> None:
     others = {one for one in dropped if one.casefold() != name.casefold()}
     if others != dropped:
         column = target.column(table, name)
-        set_column_aside(target, table, column if column in dropped else None)
+        others |= set(set_column_aside(target, table, column if column in dropped else None))
         target.kept.note_dropped(source, others)  # MariaDB: if it stops before this, it comes here again
 
 
-def set_column_aside(target: Target, table: TargetTable, name: str | None) -> None:
-    """Rename a column that the source has dropped: another column gets its name."""
-    if name is not None:
-        columns = {one.casefold() for one in target.columns(table)}
-        rename_column(target, table, name, free_name(name, lambda one: one.casefold() in columns))
+def set_column_aside(target: Target, table: TargetTable, name: str | None) -> Sequence[str]:
+    """Rename a column that the source has dropped: another column gets its name. Returns the new name."""
+    if name is None:
+        return ()
+    columns = {one.casefold() for one in target.columns(table)}
+    free = free_name(name, lambda one: one.casefold() in columns)
+    rename_column(target, table, name, free)
+    return (free,)
 
 
 def _end_all(target: Target, table: TargetTable, period: tuple[str, str]) -> None:

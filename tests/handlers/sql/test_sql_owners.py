@@ -289,3 +289,37 @@ def test_a_reload_leaves_no_owner_of_its_table(sql: SqlLab) -> None:
             reload.apply(batch(0, 3))
             assert len(sql.run("SELECT * FROM binlane_marks WHERE shard = -4")) == 2
     assert sql.run("SELECT * FROM binlane_marks") == before
+
+
+@pytest.mark.parametrize(
+    "statement", ["DROP TABLE IF EXISTS orders", "CREATE INDEX i ON orders (note)"], ids=["drop", "index"]
+)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_no_statement_without_effect_gives_a_table_to_another(
+    sql: SqlLab, statement: str, *, is_first: bool
+) -> None:
+    names = {"table": "shop.{table}"} if sql.dialect == "sqlite" else {"schema": "shop"}
+    with sql.handler(**names) as shared, sql.handler("other") as own:
+        if is_first:
+            own.handle(make_batch("shop.orders", [{"sql": statement}]))
+        shared.handle(orders(ROW, table="shop_1.orders"))
+        own.handle(make_batch("shop.orders", [{"sql": statement}], offset=1))
+        assert "holds the rows of *.orders" in refused(own, "shop.orders", offset=2)
+    assert sql.rows("shop.orders") == [ROW]
+
+
+def test_a_handler_comes_to_no_shared_table_by_new_templates_or_a_drop(sql: SqlLab) -> None:
+    is_lite = sql.dialect == "sqlite"
+    names = {"table": "shop.{table}"} if is_lite else {"schema": "shop"}
+    earlier = {"table": "shop.my_{table}"} if is_lite else {"schema": "shop", "table": "my_{table}"}
+    with sql.handler(**names) as shared, sql.handler("other", **earlier) as own:
+        own.handle(orders(ROW, table="shop.orders"))
+        shared.handle(orders(ROW, table="shop_1.orders"))
+        shared.handle(orders(ROW, table="shop_1.items", offset=1))
+    with sql.handler("other") as own, sql.handler(**names) as shared:
+        assert "holds the rows of *.orders" in refused(own, "shop.orders", offset=1)
+        own.handle(orders(ROW, table="shop.items_2", offset=1))
+        own.handle(make_batch("shop.items_2", [{"sql": "DROP TABLE items_2"}], offset=2))
+        shared.handle(orders(ROW, table="shop_1.items_2", offset=2))
+        assert "holds the rows of *.items_2" in refused(own, "shop.items_2", offset=3)
+    assert sql.rows("shop.orders") == sql.rows("shop.items_2") == [ROW]

@@ -124,6 +124,17 @@ def test_a_snapshot_that_equals_a_row_of_an_update_alone_adds_nothing(
     assert stored(history) == [(1, "a", None, 1000, 3000), (1, "b", 1, 3000, None)]
 
 
+def test_a_column_that_a_function_makes_of_lacking_ones_keeps_its_value(
+    history: Target, tmp_path: Path
+) -> None:
+    """As in a replica. `lacks` has the source's columns alone."""
+    lacks = {"before": {"id": 1}, "after": {"id": 1, "qty": 2}, "lacks": frozenset({"name"})}
+    with process(history, tmp_path) as handler:
+        handler.handle(batch({"after": {**row(1), "made_of_name": "A"}}, lacks))
+    [*_, last] = sorted(history.stored("shop.orders"), key=lambda each: str(each[START]))
+    assert (last["name"], last["qty"], last["made_of_name"]) == ("a", 2, "A")
+
+
 def test_a_truncate_of_a_late_time_ends_no_version_before_its_start(history: Target, tmp_path: Path) -> None:
     truncate = {"op": "truncate", "sql": "TRUNCATE TABLE orders", "source_time_ms": 1500}
     with process(history, tmp_path) as handler:
