@@ -272,7 +272,8 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
 
 def _move(files: Files, old: str, new: str, place: str) -> None:
     """Move a table. `place`: see `Progress.away`."""
-    if isinstance(files, LocalFiles) and not files.are_apart(old, new) and _moved_away(files, old, place):
+    is_far = isinstance(files, LocalFiles) and not files.exists(place) and files.are_apart(old, new)
+    if isinstance(files, LocalFiles) and not is_far and _moved_away(files, old, place):
         names = [each.name for each in files.list(place) if each.name != _MOVED]
         if DELTA_LOG in names and files.exists(f"{new}/{DELTA_LOG}"):
             raise AlreadyThere(new)
