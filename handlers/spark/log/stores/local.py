@@ -305,7 +305,11 @@ def _sync_folder(folder: Path) -> None:
 def _explained(path: str, what: str) -> Iterator[None]:
     try:
         yield
-    except (FilesError, AlreadyThere, FileNotFoundError):
+    except (FilesError, AlreadyThere):
+        raise
+    except FileNotFoundError as error:
+        if str(error.filename).startswith(_OPENED):
+            error.filename = path
         raise
     except OSError as error:
         advice = _WHAT_TO_DO.get(error.errno or 0, "make sure that the worker can use that place")
