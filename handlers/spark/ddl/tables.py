@@ -140,7 +140,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
         truncate_table(target, ref, step)
         return
     if ref.path is None:
-        if target.exists(ref):
+        if target.is_there(table):
             target.around.settle(table)
             target.around.leaving(table)
             target.look_again()
@@ -149,7 +149,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
         return
     # Without the mark, a folder that is no table belongs to somebody else.
     progress = target.progress(table, step, f"drop {ref}")
-    if progress.is_done or not (progress.has_begun or target.exists(ref)):
+    if progress.is_done or not (progress.has_begun or target.is_there(table)):
         return
     target.around.settle(table)
     target.around.leaving(table)
@@ -234,7 +234,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
     if progress.is_done:
         return True
     if not progress.has_begun:
-        if not target.exists(old):
+        if not target.is_there(table):
             return False
         if target.exists(new) and not _set_aside(target, to, f"{step}.aside"):
             # The source would have refused this, so the target's table is not from the source.
@@ -272,7 +272,8 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
 
 def _move(files: Files, old: str, new: str, place: str) -> None:
     """Move a table. `place`: see `Progress.away`."""
-    if isinstance(files, LocalFiles) and _moved_away(files, old, place):
+    is_far = isinstance(files, LocalFiles) and not files.exists(place) and files.are_apart(old, new)
+    if isinstance(files, LocalFiles) and not is_far and _moved_away(files, old, place):
         names = [each.name for each in files.list(place) if each.name != _MOVED]
         if DELTA_LOG in names and files.exists(f"{new}/{DELTA_LOG}"):
             raise AlreadyThere(new)

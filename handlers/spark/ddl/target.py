@@ -75,10 +75,7 @@ class Target:
         if name.database != ANY_DATABASE:
             return name
         known = [TableName(one, name.table) for one in sorted(set(self.around.databases_of(name.table)))]
-        for one in known:
-            if not self.exists(self.ref(one)):
-                self.around.settle(one)  # its first rows may wait for a merge
-        found = [one for one in known if self.exists(self.ref(one))]
+        found = [one for one in known if self.is_there(one)]
         if not found:  # a crash may have left it on its way to its new name
             found = [one for one in known if self._has_begun(one)]
         if len(found) > 1:
@@ -95,6 +92,12 @@ class Target:
     def keeps(self, name: TableName) -> bool:
         """Whether the handler has a log of this source table."""
         return name.database in self.around.databases_of(name.table)
+
+    def is_there(self, name: TableName) -> bool:
+        """Whether the table exists. If its first rows still wait, this merges them."""
+        if not self.exists(self.ref(name)) and self.keeps(name):
+            self.around.settle(name)
+        return self.exists(self.ref(name))
 
     def ref(self, name: TableName) -> TableRef:
         return self.around.ref_of(name)

@@ -100,14 +100,16 @@ class NextVersion:
             removal = {"path": gone.path, "deletionTimestamp": now, "dataChange": changes_data}
             size = {"extendedFileMetadata": True, "partitionValues": {}, "size": gone.size}
             actions.append({"remove": {**removal, **size}})
-        for each in rows.written:
-            filed = each.rename_columns(self.columns.filed.names).cast(self.columns.filed)
-            path, bytes_, stats = put_file(self.files, self.path, filed)
-            addition = {"path": path, "partitionValues": {}, "size": bytes_, "modificationTime": now}
-            actions.append({"add": {**addition, "dataChange": changes_data, "stats": stats}})
-        data = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
-        self._commit(data)
-        self._check_in_place()
+        try:
+            for each in rows.written:
+                filed = each.rename_columns(self.columns.filed.names).cast(self.columns.filed)
+                path, bytes_, stats = put_file(self.files, self.path, filed)
+                addition = {"path": path, "partitionValues": {}, "size": bytes_, "modificationTime": now}
+                actions.append({"add": {**addition, "dataChange": changes_data, "stats": stats}})
+            data = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
+            self._commit(data)
+        finally:  # a removed folder takes no files
+            self._check_in_place()
         self._check_goes_on(actions)
         kept = metadata or (None if self.base is None else self.base.metadata)
         if kept is not None:

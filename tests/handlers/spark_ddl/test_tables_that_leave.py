@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from handlers.spark.ddl import tables
 from handlers.spark.ddl.progress import Surroundings
 from handlers.spark.ddl.target import Target
 from handlers.spark.delta.without_spark import WithoutSpark
-from handlers.spark.log.stores.interface import AlreadyThere, Entry
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
@@ -207,6 +208,37 @@ def test_a_rename_goes_on_where_a_crash_has_left_it(tmp_path: Path) -> None:
             assert tables.rename_table(target(tmp_path), ORDERS, OLD, "0")
     assert not path.exists()
     assert ids(new) == [0, 1, 2]
+
+
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[Path]:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is one disk")
+    with tempfile.TemporaryDirectory(dir=shared) as folder:
+        yield Path(folder)
+
+
+def test_a_table_whose_link_leads_to_another_disk_is_renamed_with_its_link(
+    tmp_path: Path, other_disk: Path
+) -> None:
+    table(other_disk / "orders", 2)
+    Path(tmp_path, "shop").mkdir()
+    Path(tmp_path, "shop/orders").symlink_to(other_disk / "orders")
+    assert tables.rename_table(target(tmp_path), ORDERS, OLD, "0")
+    assert Path(tmp_path, "old/orders").readlink() == other_disk / "orders"
+    assert ids(tmp_path / "old/orders") == [0, 1]
+    assert not Path(tmp_path, "shop/orders").exists()
+    tables.drop_table(target(tmp_path), OLD, "1")
+    assert not Path(other_disk, "orders/_delta_log").exists()
+
+
+def test_a_table_that_cannot_move_to_another_disk_stays(tmp_path: Path, other_disk: Path) -> None:
+    path = table(tmp_path / "shop/orders", 2)
+    Path(tmp_path, "old").symlink_to(other_disk)
+    with pytest.raises(FilesError, match=r"cannot move .*/shop/orders to .*/old/orders: .*cross-device"):
+        tables.rename_table(target(tmp_path), ORDERS, OLD, "0")
+    assert ids(path) == [0, 1]
 
 
 def test_a_rename_mixes_no_two_tables(tmp_path: Path) -> None:

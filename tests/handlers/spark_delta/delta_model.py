@@ -196,7 +196,7 @@ class Worker:
     def held(self) -> Held:
         return held_segments.held_by(self._session, REF)
 
-    def fit(self, _shape: Shape) -> None:
+    def fit(self, _shape: Shape, _look_again: Callable[[], None]) -> None:
         """The table has the columns."""
         self._model.actors.step()
 

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from handlers.spark.delta import checkpoints
 from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.beside import ToldHeld
@@ -182,3 +183,21 @@ def test_a_commit_follows_a_table_to_its_new_name(tmp_path: Path) -> None:
     assert not Path(table.path).exists()
     newest = Path(tmp_path, "new/_delta_log", f"{3:020d}.json").read_text().splitlines()
     assert [*map(json.loads, newest)]
+
+
+@pytest.mark.parametrize("at", ["part-", f"{3:020d}.json"])
+def test_a_commit_to_a_folder_that_is_removed_meanwhile_is_tried_again(tmp_path: Path, at: str) -> None:
+    """It is on another disk, so that another worker's DROP removes it file by file."""
+    table = filled(tmp_path / "t", 0, 3)
+    files = Stopped(at, lambda: LocalFiles().delete_tree(table.path))
+    late = next_version(files, table)
+    with pytest.raises(MergeConflict, match="moved or dropped"):
+        late.put("WRITE", {}, rows=Rewrite((), [pa.table({"id": [7], "name": ["x"]})]))
+    assert not Path(table.path).exists()
+
+
+def test_what_is_missing_in_a_held_folder_is_told_by_its_own_path(tmp_path: Path) -> None:
+    files = LocalFiles().holding(str(tmp_path))
+    with pytest.raises(FileNotFoundError) as told:
+        files.read(f"{tmp_path}/a")
+    assert told.value.filename == f"{tmp_path}/a"

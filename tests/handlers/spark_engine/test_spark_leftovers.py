@@ -233,6 +233,25 @@ def test_a_table_that_is_dropped_is_let_go_and_one_of_its_name_goes_on(
     assert lake.rows() == [(3, "of the new table")]
 
 
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [("DROP TABLE orders, items", None), ("RENAME TABLE orders TO a, items TO b", [(1, "former")])],
+)
+def test_a_table_leaves_by_another_tables_statement_also_if_all_its_rows_wait(
+    make_lake: MakeLake, statement: str, left: object
+) -> None:
+    lake = make_lake()
+    lake.take(change(0, {"id": 1, "name": "a"}))
+    lake.take(change(1, {"id": 1, "name": "former"}), table="shop.items")
+    lake.take(change(2, None, None, op="ddl", sql=statement))
+    lake.take(change(3, {"id": 2, "name": "next"}), table="shop.items")
+    lake.merge()
+    look(lake)
+    lake.sink("items").merge()
+    assert lake.rows(path="lake/shop/items") == [(2, "next")]
+    assert left is None or lake.rows(path="lake/shop/b") == left
+
+
 @pytest.mark.usefixtures("told_to_merge")
 @pytest.mark.parametrize("table", [None, "{table}_made_again"])
 def test_a_table_that_another_worker_has_dropped_meanwhile_is_not_made_again(

@@ -165,7 +165,7 @@ class _Work(TableWork):
         files: Any = self._world.files
         self._lake.commit(self.table, segments, files)
 
-    def fit(self, shape: Shape, *, is_first: bool = False) -> None:
+    def fit(self, shape: Shape, look_again: Callable[[], None], *, is_first: bool = False) -> None:
         return None
 
 

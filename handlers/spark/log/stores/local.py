@@ -167,6 +167,13 @@ class LocalFiles:
             for parent in {old.parent, new.parent}:
                 _sync_folder(parent)
 
+    def are_apart(self, source: str, target: str) -> bool:
+        """Whether a folder's files cannot move to that place, because it is on another disk."""
+        with _explained(f"{source} to {target}", "move"), suppress(FileNotFoundError):
+            new = next(one for one in (self.place(target), *self.place(target).parents) if one.exists())
+            return new.stat().st_dev != self.place(source).stat().st_dev
+        return False
+
     def move_into(self, folder: str, source: str, names: Sequence[str]) -> None:
         """Move these files and folders from one folder into another. Others may move them at the same time.
         Raises AlreadyThere."""
@@ -298,7 +305,11 @@ def _sync_folder(folder: Path) -> None:
 def _explained(path: str, what: str) -> Iterator[None]:
     try:
         yield
-    except (FilesError, AlreadyThere, FileNotFoundError):
+    except (FilesError, AlreadyThere):
+        raise
+    except FileNotFoundError as error:
+        if str(error.filename).startswith(_OPENED):
+            error.filename = path
         raise
     except OSError as error:
         advice = _WHAT_TO_DO.get(error.errno or 0, "make sure that the worker can use that place")
