@@ -251,3 +251,13 @@ def test_a_column_that_the_source_has_again_is_no_longer_a_dropped_one(
         handler.handle(orders({**both, "lacks": None}, types=TYPES, offset=6))
     found = sorted((row["id"], row["name"], str(row["qty"])) for row in sql.rows())
     assert found == [(1, "a", "1"), (2, "x", "5"), (2, "y", "5"), (2, "y", "5")]
+
+
+def test_a_copy_of_a_table_has_its_dropped_columns(sql: SqlLab) -> None:
+    with sql.handler(ddl={"drop_columns": False}) as handler:
+        handler.handle(orders(ROW, types=TYPES))
+        handler.handle(stated("ALTER TABLE orders DROP COLUMN qty", 1))
+        handler.handle(stated("CREATE TABLE items LIKE orders", 2, "shop.items"))
+        handler.handle(orders({"id": 2, "name": "b"}, table="shop.items", offset=3))
+        handler.handle(stated("ALTER TABLE items ADD COLUMN qty int DEFAULT 7", 4, "shop.items"))
+    assert sql.rows("shop.items") == [{"id": 2, "name": "b", "qty": 7, "qty_old": None}]
