@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from handlers.rows import check_all_told
 from handlers.sql import folding
 from handlers.sql.ddl.versions import TAKEN
 from handlers.sql.fitting import Fitting, Unfit
-from handlers.sql.target.known_tables import KnownTable
+from handlers.sql.target.known_tables import KnownColumn, KnownTable
 from handlers.sql.writers.writer import Columns, Rows, Writer, of_current
 
 TIME_TYPE = "datetime(3)"
@@ -220,8 +220,13 @@ class _Work:
     def _without_others(self, rows: Rows, *, is_whole: bool) -> Rows:
         """Let columns that the source's table does not have get their default, as in a new row. If the rows
         are not whole, these are only the dropped ones: a function of the user's may have made others."""
-        known, columns = {*rows.columns, *self.own, self.end}, self.table.columns.values()
-        others = columns if is_whole else map(self.table.column, sorted(self.dropped()))
+        known = {*rows.columns, *self.own, self.end}
+        others: Iterable[KnownColumn | None] = self.table.columns.values()
+        if not is_whole:
+            dropped = sorted(self.dropped())
+            others = map(self.table.column, dropped)
+            for one in self.changes if dropped else ():  # what they name, the source has again
+                known.update(filter(None, map(self.table.column, {*(one.types or ()), *(one.lacks or ())})))
         return replace(rows, untold=tuple(one for one in others if one and one.default and one not in known))
 
 

@@ -144,10 +144,7 @@ class Schemas:
         table = target.table(own)
         now, streamed = _columns_of(types), set(seen.streamed)
         shared = self._shared(target, own)
-        dropped = [name for name in seen.dropped if name not in types]
-        keeps = not self._drops or not self._rules.drop_columns
-        for name in set(seen.dropped) & types.keys() - shared if keeps else ():
-            dropped += set_column_aside(target, table, target.column(table, name))
+        dropped = list(seen.dropped)
         for name, old in seen.columns.items():
             new = now.get(name)
             if old.to is None:
@@ -168,7 +165,13 @@ class Schemas:
                     and _is_known(table, old, new)
                 ):
                     modify_column(target, table, column)
-        return dropped
+        if not self._drops or not self._rules.drop_columns:
+            kept = {one.to or "" for one in seen.columns.values()}.difference(dropped)
+            new_names = _folded(types.keys()) - _folded(kept | shared.keys())
+            for name in [one for one in dropped if one.casefold() in new_names]:
+                dropped.remove(name)
+                dropped += set_column_aside(target, table, target.column(table, name))
+        return [name for name in dropped if name not in types]
 
     def _shared(self, target: Target, own: TableName) -> dict[str, str]:
         """Return column -> full type of the other source tables that share the target's table."""
@@ -188,6 +191,10 @@ class Schemas:
                 "ddl_switched_off", table=str(operation.table), switch=switch, sql=type(operation).__name__
             )
         return switch is None
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.casefold() for name in names}
 
 
 def _seen_of(kept: Kept, name: TableName, *, locked: bool = False) -> Seen | None:

@@ -130,6 +130,7 @@ def create_table(target: Target, table: TargetTable, operation: CreateTable) -> 
         if target.exists(source):  # otherwise its first row creates the table
             make_schema(target.connection, table.schema)
             with making():
+                target.kept.note_dropped(operation.table, target.kept.dropped(operation.like))
                 _create_like(target, table, source)
         return
     columns = {column.name: column.type for column in operation.columns}

@@ -153,6 +153,23 @@ def test_a_column_that_a_switch_keeps_is_not_the_next_one_of_its_name(sql: SqlLa
     assert found == [(1, "None", "x"), (2, "None", "y"), (3, "None", "None"), (4, "z", "None")]
 
 
+@pytest.mark.parametrize("options", [{"mode": "history"}, {"ddl": {"drop_columns": False}}])
+@pytest.mark.parametrize("has_gap", [True, False])
+def test_a_kept_column_is_not_the_next_one_if_only_the_case_differs(
+    sql: SqlLab, options: Mapping[str, Any], *, has_gap: bool
+) -> None:
+    types = SchemaTypes({"id": "int", "Gone": "longtext"})
+    with sql.handler(**options) as handler:
+        handler.handle(BEFORE)
+        if has_gap:
+            handler.handle(batch(SchemaTypes({"id": "int"}), {"id": 3}, offset=2, later=5))
+        handler.handle(batch(types, {"id": 4, "Gone": "z"}, offset=3, later=9))
+        update = {"op": "update", "after": {"id": 4}, "lacks": frozenset({"Gone"})}
+        handler.handle(make_batch("shop.orders", [update], key="id", types=types, offset=4))
+    found = {(row["id"], str(row["Gone"]), str(row["gone_old"])) for row in sql.rows()}
+    assert found - {(3, "None", "None")} == {(1, "None", "x"), (2, "None", "y"), (4, "z", "None")}
+
+
 def test_a_value_that_the_new_type_does_not_take_is_told(make_sql: MakeLab) -> None:
     lab = make_sql("postgres")
     with lab.handler() as handler:

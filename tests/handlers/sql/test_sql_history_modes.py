@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -226,3 +226,38 @@ def test_versions_end_with_their_table_whoever_created_it_in_the_target(sql: Sql
     with sql.handler(worker, mode="history") as handler:
         handler.handle(stated("DROP TABLE orders", 9))
     assert all(row["__END_AT"] is not None for row in sql.rows())
+
+
+@pytest.mark.parametrize(
+    ("ddl", "statements"),
+    [
+        (False, ["ALTER TABLE orders DROP COLUMN qty", "ALTER TABLE orders ADD COLUMN qty int"]),
+        ({}, ["ALTER TABLE orders DROP COLUMN qty", "DROP TABLE orders", "CREATE TABLE orders LIKE others"]),
+    ],
+    ids=["switched off", "like"],
+)
+def test_a_column_that_the_source_has_again_is_no_longer_a_dropped_one(
+    sql: SqlLab, ddl: Any, statements: Sequence[str]
+) -> None:
+    """Whatever statement is skipped, or does not name it: a change says that the source has it."""
+    both = {"op": "update", "before": {"id": 2}, "after": {"id": 2, "name": "y"}, "source_time_ms": 9_002}
+    with sql.handler(mode="history", ddl=ddl) as handler:
+        handler.handle(orders(ROW, types=TYPES))
+        for offset, statement in enumerate(statements, 1):
+            handler.handle(stated(statement, offset))
+        insert = {"after": {"id": 2, "name": "x", "qty": 5}, "source_time_ms": 9_001}
+        handler.handle(orders({"op": "insert", **insert}, types=TYPES, offset=4))
+        handler.handle(orders({**both, "lacks": frozenset({"qty"})}, offset=5))
+        handler.handle(orders({**both, "lacks": None}, types=TYPES, offset=6))
+    found = sorted((row["id"], row["name"], str(row["qty"])) for row in sql.rows())
+    assert found == [(1, "a", "1"), (2, "x", "5"), (2, "y", "5"), (2, "y", "5")]
+
+
+def test_a_copy_of_a_table_has_its_dropped_columns(sql: SqlLab) -> None:
+    with sql.handler(ddl={"drop_columns": False}) as handler:
+        handler.handle(orders(ROW, types=TYPES))
+        handler.handle(stated("ALTER TABLE orders DROP COLUMN qty", 1))
+        handler.handle(stated("CREATE TABLE items LIKE orders", 2, "shop.items"))
+        handler.handle(orders({"id": 2, "name": "b"}, table="shop.items", offset=3))
+        handler.handle(stated("ALTER TABLE items ADD COLUMN qty int DEFAULT 7", 4, "shop.items"))
+    assert sql.rows("shop.items") == [{"id": 2, "name": "b", "qty": 7, "qty_old": None}]
