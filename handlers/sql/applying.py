@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -154,8 +154,7 @@ class Applier:
                 others_go_on=True,
             )
         if self._versions is not None:
-            dropped = cache(partial(self._dropped, connection, _source_table(batch)))
-            self._versions.apply(connection, table, run.key, changes, dropped)
+            self._versions.apply(connection, table, run.key, changes)
         elif key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
@@ -171,10 +170,6 @@ class Applier:
             if why_not:
                 raise Unfit(why_not)
             self.tables.own(common, own)
-
-    def _dropped(self, connection: sa.Connection, source: TableName) -> Collection[str]:
-        kept = self._marks.kept(connection)
-        return kept.dropped(source).union(self._schemas.dropped(kept, source))
 
     def follow_schema(self, connection: sa.Connection, batch: Batch, changed: SchemaChanged) -> TargetName:
         """Follow the schema in a separate transaction. Returns the table to drop from the cache."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from handlers.rows import check_all_told
 from handlers.sql import folding
 from handlers.sql.ddl.versions import TAKEN
 from handlers.sql.fitting import Fitting, Unfit
-from handlers.sql.target.known_tables import KnownColumn, KnownTable
+from handlers.sql.target.known_tables import KnownTable
 from handlers.sql.writers.writer import Columns, Rows, Writer, of_current
 
 TIME_TYPE = "datetime(3)"
@@ -73,11 +73,9 @@ class Versions:
         table: KnownTable,
         key: tuple[str, ...],
         changes: Sequence[Change],
-        dropped: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """Apply the changes of a table, which are in source order. `dropped`: returns the target's columns
-        that the source has dropped. Raises Unfit, and as the fitting."""
-        work = _Work(self, connection, table, key, self._own_columns(table, key, changes), changes, dropped)
+        """Apply the changes of a table, which are in source order. Raises Unfit, and as the fitting."""
+        work = _Work(self, connection, table, key, self._own_columns(table, key, changes), changes)
         for is_move, piece in folding.pieces(changes, key, table.is_covered_by, moves=False):
             rest = piece
             if is_move:
@@ -103,7 +101,6 @@ class _Work:
     key: tuple[str, ...]
     own: Columns
     changes: Sequence[Change]
-    dropped: Callable[[], Collection[str]]
 
     def __post_init__(self) -> None:
         self.start, self.end = (self.table.columns[name] for name in (self.of.start, self.of.end))
@@ -218,16 +215,11 @@ class _Work:
         return self.of.fitting.rows(self.table, block, self.changes, keyed=True)
 
     def _without_others(self, rows: Rows, *, is_whole: bool) -> Rows:
-        """Let columns that the source's table does not have get their default, as in a new row. If the rows
-        are not whole, these are only the dropped ones: a function of the user's may have made others."""
+        """Let columns that the source's table does not have get their default, as in a new row. Rows that are
+        not whole keep them: a function of the user's may have made them."""
         known = {*rows.columns, *self.own, self.end}
-        others: Iterable[KnownColumn | None] = self.table.columns.values()
-        if not is_whole:
-            dropped = sorted(self.dropped())
-            others = map(self.table.column, dropped)
-            for one in self.changes if dropped else ():  # what they name, the source has again
-                known.update(filter(None, map(self.table.column, {*(one.types or ()), *(one.lacks or ())})))
-        return replace(rows, untold=tuple(one for one in others if one and one.default and one not in known))
+        others = (one for one in self.table.columns.values() if one not in known) if is_whole else ()
+        return replace(rows, untold=tuple(one for one in others if one.default))
 
 
 def _row(change: Change) -> Row:

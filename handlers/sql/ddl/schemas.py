@@ -6,7 +6,7 @@ column that only the snapshot had is kept: PostgreSQL does not log values of gen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -115,11 +115,6 @@ class Schemas:
             return False
         self._followed.pop(own, None)
         return True
-
-    def dropped(self, kept: Kept, own: TableName) -> Collection[str]:
-        """Return the dropped columns that the target may still have."""
-        seen = _seen_of(kept, own)
-        return () if seen is None else seen.dropped
 
     def follow(self, kept: Kept, own: TableName, changed: SchemaChanged) -> TargetTable:
         """Drop and retype columns by the schema of the change, unless another worker has done so. Needs a
