@@ -91,14 +91,24 @@ def shown_shape(
     """Return the mode of a table and the shape of its rows. For views, its log ends with `head`.
 
     `is_kept`: the shape is used later, too, when other rows may exist. Raises NothingToSee, and LookupError
-    for another prefix."""
+    for another prefix. No columns: show the table alone."""
     mode = mode_of(head.segment.schema, prefix)
     shape = shape_of_log(head.segment.schema, head.segment.key, mode=mode, prefix=prefix)
+    is_mark = not head.segment.rows and head.segment.statement is None
+    if is_mark and not is_kept and _is_of_another(files, ref, head.segment.number):
+        return mode, Shape(pa.schema([]), ())
     if head.segment.statement is not None:
         after = shape_of_log(*head.segment.after, mode=mode, prefix=prefix)
         if ToldHeld(files, ref.log_folder).look().followed >= head.segment.number:
             shape = _without_gone(ref, shape, after, is_kept=is_kept)
     return mode, shape
+
+
+def _is_of_another(files: Files, ref: TableRef, number: int) -> bool:
+    """Whether a log that ends with this segment is about a table that has left. Another one has its name
+    since, say after a swap. Nothing waits for that one."""
+    is_there = ref.path is None or has_commits(files, ref.path)
+    return is_there and ToldHeld(files, ref.log_folder).look().left >= number
 
 
 def _without_gone(ref: TableRef, shape: Shape, after: Shape, *, is_kept: bool) -> Shape:

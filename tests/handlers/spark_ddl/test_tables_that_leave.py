@@ -13,9 +13,12 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 import pytest
+from spark_lake import change
 
-from handlers import Rejected
+import binlane
+from handlers import Batch, HandlerContext, Rejected
 from handlers.mysql.ddl import CreateTable, TableName, parse
+from handlers.spark import SparkHandler
 from handlers.spark.ddl import tables
 from handlers.spark.ddl.progress import Surroundings
 from handlers.spark.ddl.target import Target
@@ -299,3 +302,16 @@ def test_a_stopped_worker_rejects_no_rename_that_another_one_has_followed(tmp_pa
     made.around = replace(made.around, files=Late())
     with pytest.raises(Followed):
         tables.rename_table(made, ORDERS, OLD, "0")
+
+
+def test_tables_that_swap_their_names_are_read_before_their_next_rows(tmp_path: Path) -> None:
+    """The log of each still ends with the columns and the key of the other."""
+    handler = SparkHandler(mode="replica")
+    handler.open(HandlerContext(worker="w", handler="spark", folder=tmp_path, stopping=bool))
+    codes = change(1, {"code": "x"}, {"code": "varchar(9)"}, key=("code",))
+    swap = change(2, None, None, op="ddl", sql="RENAME TABLE orders TO tmp, codes TO orders, tmp TO codes")
+    for name, one in (("orders", change(0, {"id": 1, "name": "a"})), ("codes", codes), ("orders", swap)):
+        handler.handle(Batch(f"shop.{name}", [one], database="shop", name=name))
+    handler.close()
+    read = [binlane.read(tmp_path / "lake/shop" / name).to_pylist() for name in ("orders", "codes")]
+    assert read == [[{"code": "x"}], [{"id": 1, "name": "a"}]]
