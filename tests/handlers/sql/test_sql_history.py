@@ -248,7 +248,7 @@ def test_a_column_that_is_added_again_never_has_the_dropped_ones_values(sql: Sql
         (1, "x", 5, 10, 30),
         (1, "many", None, 30, None),
         (2, "x", 6, 10, 40),
-        (2, "x", None, 40, None),
+        (2, "x", 6, 40, None),
     ]
 
 
