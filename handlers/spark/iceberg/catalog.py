@@ -9,8 +9,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from handlers.api import TargetUnavailable
 from handlers.spark.locations import location
 from handlers.spark.options import SparkSection
@@ -101,9 +99,8 @@ def _database(uri: str, folder: Path) -> str:
         file = Path(folder.absolute(), path)
         file.parent.mkdir(parents=True, exist_ok=True)
         return f"sqlite:///{file}"
-    if (
-        found := re.sub("^postgres(ql)?:", "postgresql+psycopg:", uri)
-    ) != uri and "connect_timeout" not in uri:
+    found = re.sub("^postgres(ql)?:", "postgresql+psycopg:", uri)
+    if found != uri and "connect_timeout" not in uri:
         found += ("&" if "?" in uri else "?") + "connect_timeout=10&tcp_user_timeout=60000"
     return found
 
@@ -111,8 +108,10 @@ def _database(uri: str, folder: Path) -> str:
 def _limit_locks(engine: Any) -> None:
     """PostgreSQL waits for locks without a limit. `engine`: SQLAlchemy's, None for other catalogs."""
     if engine is not None and engine.dialect.name == "postgresql":
+        from sqlalchemy import event  # noqa: PLC0415 (workers without such a catalog need none of it)
+
         sql = f"SET LOCAL lock_timeout = {_MOST_SECONDS * 1000:.0f}"
-        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(sql))
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(sql))
 
 
 def _limit_answers() -> None:
