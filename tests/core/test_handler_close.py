@@ -85,7 +85,7 @@ def test_a_handler_is_closed_after_a_release_that_is_under_way(tmp_path: Path) -
     handler.begun.wait()
     closing = threading.Thread(target=handlers.close)
     closing.start()
-    while not opened._closed:
+    while not opened._ending._closed:
         time.sleep(0.01)
     opened.release([("t", 1)])  # one that comes too late
     handler.goes_on.set()

@@ -27,6 +27,7 @@ from worker.running.open_handlers import (
     close_timeout,
     most_seconds,
     pairs,
+    release,
     statuses,
     taken,
     waitable,
@@ -183,7 +184,7 @@ class HandlerSet:
         """Notify the handlers of revoked partitions, and wait for `seconds`. Any thread. Raises nothing."""
         end = time.monotonic() + seconds
         told = [
-            (each, Bounded(f"release-{each.name}", partial(each.release, partitions)))
+            (each, Bounded(f"release-{each.name}", partial(release, each, partitions)))
             for each in list(self._opened)
             if getattr(type(each.handler), "release", None) not in (None, Handler.release)
         ]

@@ -65,10 +65,36 @@ class _Asking:
         return told
 
 
-@dataclass(slots=True, eq=False)
+class _Ending:
+    """`close` waits for each running `release`. None starts after it. Any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._releases = 0
+        self._closed = False
+
+    def release(self, do: Callable[[], object]) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._releases += 1
+        try:
+            do()
+        finally:
+            with self._changed:
+                self._releases -= 1
+                self._changed.notify_all()
+
+    def close(self, do: Callable[[], object]) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._releases)
+        do()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class OpenHandler:
-    """Made when its `open` has returned. `close` waits for each running `release`. None starts after it. Any
-    thread."""
+    """Made when its `open` has returned."""
 
     name: str
     type: str
@@ -77,31 +103,15 @@ class OpenHandler:
     """For an object that serves one lane."""
     handler: Handler
     asking: _Asking = field(default_factory=_Asking)
-    _changed: threading.Condition = field(default_factory=threading.Condition)  # guards the fields below
-    _releases: int = 0
-    _closed: bool = False
+    _ending: _Ending = field(default_factory=_Ending)
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Notify the handler that these partitions are revoked. Its errors are logged."""
-        with self._changed:
-            if self._closed:
-                return
-            self._releases += 1
-        try:
-            self.handler.release(partitions)
-        except BaseException as error:  # SystemExit too
-            log.error("handler_release_failed", handler=self.name, error=describe(error), exc_info=error)
-        finally:
-            with self._changed:
-                self._releases -= 1
-                self._changed.notify_all()
+        """Notify the handler that these partitions are revoked. Raises what it raises."""
+        self._ending.release(lambda: self.handler.release(partitions))
 
     def close(self) -> None:
         """Close the handler after any running `release`, however long that takes. Raises what it raises."""
-        with self._changed:
-            self._closed = True
-            self._changed.wait_for(lambda: not self._releases)
-        self.handler.close()
+        self._ending.close(self.handler.close)
 
 
 def statuses(opened: Iterable[OpenHandler], redact: Callable[[str], str]) -> list[dict[str, Any]]:
@@ -153,6 +163,14 @@ def close_timeout(handler: Handler | type[Handler]) -> Any:
 def waitable(seconds: object) -> bool:
     """Whether it can be a `close_timeout`."""
     return isinstance(seconds, int | float) and 0 <= seconds <= LONGEST_CLOSE  # excludes NaN
+
+
+def release(opened: OpenHandler, partitions: Collection[tuple[str, int]]) -> None:
+    """Notify the handler that these partitions are revoked. Its errors are logged."""
+    try:
+        opened.release(partitions)
+    except BaseException as error:  # SystemExit too
+        log.error("handler_release_failed", handler=opened.name, error=describe(error), exc_info=error)
 
 
 def taken(opened: list[OpenHandler]) -> list[OpenHandler]:
