@@ -186,8 +186,6 @@ class IcebergFollowing(Following):
         name = tuple(world.locations.in_catalog(*own))
         table = cast(IcebergCatalog, world.iceberg).load(name)
         followed = [] if table is None else msgspec.json.decode(table.properties.get(_FOLLOWED, "[]"))
-        if followed and not isinstance(followed[0], list):
-            followed = [followed]  # an earlier release kept the last one
         if table is not None and not any(each in places for each in followed):
             commit = TableCommit(self._ref, table)
             history = world.options.prefix if world.options.mode == "history" else None
