@@ -17,7 +17,7 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import Column, DropColumn, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.sql.ddl.columns import drop_column, modify_column
-from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.ddl.target import Target, TargetTable, alike
 from handlers.sql.ddl.versions import set_column_aside
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import Naming
@@ -138,7 +138,12 @@ class Schemas:
         """Follow the schema. Returns the columns dropped now and before."""
         table = target.table(own)
         now, streamed = _columns_of(types), set(seen.streamed)
-        shared = self._shared(target, own)
+        columns = target.columns(table)
+
+        def spelled(name: str) -> str:
+            return alike(name, columns) or name
+
+        shared = {spelled(name): kept for name, kept in self._shared(target, own).items()}
         dropped = list(seen.dropped)
         for name, old in seen.columns.items():
             new = now.get(name)
@@ -147,12 +152,13 @@ class Schemas:
             if new is None:
                 is_gone = name in streamed and name not in types.columns and old.to not in types
                 if is_gone:
-                    if self._allows(DropColumn(own, old.to)) and self._drops and old.to not in shared:
+                    is_theirs = spelled(old.to) in shared
+                    if self._allows(DropColumn(own, old.to)) and self._drops and not is_theirs:
                         drop_column(target, table, old.to)
                     dropped.append(old.to)
             elif new.to == old.to and new.kept != old.kept and new.source and old.source:
                 column = Column(old.to, fitting(target.connection, old.to, read_full(new.kept)))
-                is_theirs = shared.get(old.to, new.kept) != new.kept
+                is_theirs = shared.get(spelled(old.to), new.kept) != new.kept
                 if (
                     not is_theirs
                     and self._allows(ModifyColumn(own, column))
@@ -162,8 +168,8 @@ class Schemas:
                     modify_column(target, table, column)
         if not self._drops or not self._rules.drop_columns:
             kept = {one.to or "" for one in seen.columns.values()}.difference(dropped)
-            new_names = _folded(types.keys()) - _folded(kept | shared.keys())
-            for name in [one for one in dropped if one.casefold() in new_names]:
+            new_names = set(map(spelled, types)) - set(map(spelled, kept)) - shared.keys()
+            for name in [one for one in dropped if spelled(one) in new_names]:
                 dropped.remove(name)
                 dropped += set_column_aside(target, table, target.column(table, name))
         return [name for name in dropped if name not in types]
@@ -186,10 +192,6 @@ class Schemas:
                 "ddl_switched_off", table=str(operation.table), switch=switch, sql=type(operation).__name__
             )
         return switch is None
-
-
-def _folded(names: Iterable[str]) -> set[str]:
-    return {name.casefold() for name in names}
 
 
 def _seen_of(kept: Kept, name: TableName, *, locked: bool = False) -> Seen | None:

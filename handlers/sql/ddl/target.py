@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,13 @@ class TargetTable(NamedTuple):
     schema: str | None
     """None for the connection's default schema."""
     name: str
+
+
+def alike(name: str, columns: Collection[str]) -> str | None:
+    """Return the name among those of the columns, or else one that differs only in case, or None."""
+    if name in columns:
+        return name
+    return next((one for one in columns if one.casefold() == name.casefold()), None)
 
 
 @dataclass(slots=True)
@@ -141,10 +148,7 @@ class Target:
 
     def column(self, table: TargetTable, name: str) -> str | None:
         """Return the column in the target's spelling (MySQL's names ignore case), or None."""
-        names = list(self.columns(table))
-        if name in names:
-            return name
-        return next((one for one in names if one.casefold() == name.casefold()), None)
+        return alike(name, self.columns(table))
 
     def key(self, table: TargetTable) -> tuple[str, ...]:
         name = spelled(self.connection, table.name)

@@ -22,12 +22,19 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
     a replica. Raises Rejected."""
     table, kept, source = target.table(operation.table), target.kept, operation.table
     owners = kept.owners(target.naming)
+    left = set(target.columns(table)).difference(period)
+    is_gone = bool(left) and left <= kept.dropped(source)
+    if is_gone and _has_current(target, table, period):  # it was created by a statement that is not known
+        kept.note_dropped(source, ())
+        is_gone = False
     match operation:
-        case ddl.CreateTable(columns=columns):
-            names = {one.name.casefold() for one in columns}
-            if columns and not _has_current(target, table, period):
-                others = {one for one in target.columns(table) if one.casefold() not in names}
-                kept.note_dropped(source, others.difference(period))
+        case ddl.CreateTable(columns=columns, like=like):
+            if is_gone:  # otherwise IF NOT EXISTS did nothing
+                names = {one.name.casefold() for one in columns}
+                if like is not None:
+                    names = {one.casefold() for one in target.columns(target.table(like))}
+                    names -= {one.casefold() for one in kept.dropped(like)}
+                kept.note_dropped(source, [one for one in left if one.casefold() not in names])
             return "its first row creates it"
         case ddl.ChangeKey():
             return "later rows are found by the new key"
@@ -37,6 +44,8 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
         case ddl.TruncateTable() | ddl.DropTable():
             if target.exists(table):
                 _end_all(target, table, period)
+                if isinstance(operation, ddl.DropTable):
+                    kept.note_dropped(source, left)
             return "its versions have ended"
         case ddl.RenameTable(to=to) if target.exists(table) and not owners.are_one(source, to):
             _set_aside(target, owners, to, period)

@@ -170,6 +170,18 @@ def test_a_kept_column_is_not_the_next_one_if_only_the_case_differs(
     assert found - {(3, "None", "None")} == {(1, "None", "x"), (2, "None", "y"), (4, "z", "None")}
 
 
+def test_a_kept_column_is_not_the_next_one_beside_one_of_another_case(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    one = SchemaTypes({"id": "int", "Gone": "longtext"})
+    both = SchemaTypes({"id": "int", "Gone": "longtext", "gone": "longtext"})
+    with lab.handler(mode="history") as handler:
+        handler.handle(batch(both, {"id": 1, "Gone": "X", "gone": "x"}))
+        handler.handle(batch(one, {"id": 2, "Gone": "Y"}, offset=1))
+        handler.handle(batch(both, {"id": 3, "Gone": "Z", "gone": "z"}, offset=2))
+    found = sorted((row["id"], row["Gone"], row["gone"], row["gone_old"]) for row in lab.rows())
+    assert found == [(1, "X", None, "x"), (2, "Y", None, None), (3, "Z", "z", None)]
+
+
 def test_a_value_that_the_new_type_does_not_take_is_told(make_sql: MakeLab) -> None:
     lab = make_sql("postgres")
     with lab.handler() as handler:
@@ -276,8 +288,11 @@ def test_a_mask_that_is_taken_away_retypes_nothing(make_sql: MakeLab) -> None:
     assert type_of(lab, "n") == "VARCHAR(3)"
 
 
-def test_a_column_goes_with_the_last_source_table_that_shares_the_target(make_sql: MakeLab) -> None:
-    lab = make_sql("sqlite")
+@pytest.mark.parametrize("other", ["gone", "Gone"])
+def test_a_column_goes_with_the_last_source_table_that_shares_the_target(
+    make_sql: MakeLab, other: str
+) -> None:
+    lab, of_other = make_sql("sqlite"), SchemaTypes({"id": "int", other: "longtext", "n": "int"})
 
     def of(table: str, given: Batch) -> Batch:
         return Batch(f"shop.{table}", list(given.changes), database="shop", name=table)
@@ -288,9 +303,9 @@ def test_a_column_goes_with_the_last_source_table_that_shares_the_target(make_sq
 
     with lab.handler(table="all") as handler:
         handler.handle(of("a", BEFORE))
-        handler.handle(of("b", batch(FIRST, {"id": 11, "gone": "keep", "n": 1})))
+        handler.handle(of("b", batch(of_other, {"id": 11, other: "keep", "n": 1})))
         handler.handle(of("a", batch(SECOND, {"id": 2, "n": "2", "added": 5}, offset=2)))
-        handler.handle(of("b", batch(FIRST, {"id": 12, "gone": "keep", "n": 1}, offset=1)))
+        handler.handle(of("b", batch(of_other, {"id": 12, other: "keep", "n": 1}, offset=1)))
         assert [row["gone"] for row in all_rows()] == ["x", "y", "keep", "keep"]
         handler.handle(of("b", batch(SECOND, {"id": 12, "n": "2", "added": 5}, offset=2)))
         handler.handle(of("a", batch(FIRST, {"id": 1, "gone": "late", "n": 1}, partition=1)))

@@ -252,27 +252,52 @@ def test_a_column_that_is_added_again_never_has_the_dropped_ones_values(sql: Sql
     ]
 
 
-def test_a_table_that_is_made_again_continues_its_history(sql: SqlLab) -> None:
+@pytest.mark.parametrize("columns", ["(id int PRIMARY KEY, name varchar(20))", "LIKE others"])
+def test_a_table_that_is_made_again_continues_its_history(sql: SqlLab, columns: str) -> None:
     """Its former columns stay, and none gives its values to a new one."""
     with sql.handler(mode="history") as handler:
+        types = {"id": "int", "name": "varchar(20)"}
+        handler.handle(orders(insert(1, {"id": 1, "name": "b"}), types=types, table="shop.others"))
         handler.handle(orders(insert(10, row(1, "a", 5)), types=TYPES))
         for offset, statement in enumerate(
             (
                 "CREATE TABLE IF NOT EXISTS orders (id int PRIMARY KEY, name varchar(20))",
                 "ALTER TABLE orders ADD COLUMN IF NOT EXISTS qty int",
                 "DROP TABLE orders",
-                "CREATE TABLE orders (id int PRIMARY KEY, name varchar(20))",
+                f"CREATE TABLE orders {columns}",
             ),
             start=1,
         ):
             handler.handle(orders(at(19 + offset, op="ddl", sql=statement), offset=offset))
-        handler.handle(
-            orders(insert(30, {"id": 1, "name": "b"}), types={"id": "int", "name": "varchar(20)"}, offset=5)
-        )
+        handler.handle(orders(insert(30, {"id": 1, "name": "b"}), types=types, offset=5))
         added = "ALTER TABLE orders ADD COLUMN qty varchar(9) NOT NULL DEFAULT 'x'"
         handler.handle(orders(at(31, op="ddl", sql=added), offset=6))
     assert versions(sql, "qty", "qty_old") == [(1, None, 5, 10, 22), (1, "x", None, 30, None)]
     assert "qty_old2" not in sql.rows()[0]
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_statement_that_did_nothing_sets_no_column_aside(sql: SqlLab, *, is_dropped: bool) -> None:
+    """Whether IF NOT EXISTS did anything, no record says, nor what a refused statement created."""
+    dropped = "DROP TABLE orders", "CREATE TABLE orders LIKE others"
+    gone = [at(20, op="ddl", sql=one) for one in dropped] if is_dropped else [delete(20, row(1, "a", 5))]
+    with sql.handler(mode="history") as handler:
+        handler.handle(orders(insert(10, row(1, "a", 5)), types=TYPES))
+        for offset, one in enumerate(
+            (
+                *gone,
+                insert(30, row(1, "b", 6)),
+                at(31, op="ddl", sql="CREATE TABLE IF NOT EXISTS orders (id int PRIMARY KEY)"),
+                at(32, op="ddl", sql="ALTER TABLE orders ADD COLUMN IF NOT EXISTS qty int"),
+                *gone[:1],
+                at(41, op="ddl", sql="CREATE TABLE IF NOT EXISTS orders (id int PRIMARY KEY, qty int)"),
+                at(42, op="ddl", sql="ALTER TABLE orders ADD COLUMN IF NOT EXISTS qty int"),
+            ),
+            start=1,
+        ):
+            handler.handle(orders(one, types=TYPES, offset=offset))
+    assert versions(sql, "qty") == [(1, 5, 10, 20), (1, 6, 30, 30)]
+    assert "qty_old" not in sql.rows()[0]
 
 
 def test_a_new_column_is_filled_in_current_versions_alone(sql: SqlLab) -> None:
