@@ -143,15 +143,16 @@ def _rename(
 ) -> None:
     """Rename the table and move its notes. `is_known`: they say already that its table belongs to `to`."""
     kept, owners = target.kept, target.kept.owners(target.naming)
+    has_notes = kept.noted(source) is not None or bool(kept.dropped(source))
     if table == target.table(to):  # only the notes of the source table move, unless they have
-        if kept.noted(source) is not None or kept.dropped(source):
+        if has_notes:
             kept.note_moved(source, to)
         return
     # If they are one, its table has the new name already.
     is_one = owners.are_one(source, to)
     is_moved = not is_known if is_one else rename_table(target, table, target.table(to))
     # Or an interrupted worker has moved it. A repeated finished statement does not count.
-    if is_moved or (target.is_again and kept.noted(source) is not None):
+    if is_moved or (target.is_again and has_notes):
         kept.note_moved(source, to)
         owners.note_moved(source, to)
 

@@ -106,6 +106,26 @@ def test_a_statement_that_stopped_half_way_is_done_once(
     assert deaths >= 2
 
 
+def test_a_rename_that_stopped_half_way_keeps_what_is_known_of_columns(
+    make_sql: Callable[[str], SqlLab],
+) -> None:
+    lab = make_sql("mariadb")
+    lab.make("shop.orders", "id int PRIMARY KEY, price int, price_new int")
+    rename = make_batch("shop.items", [{"sql": "RENAME TABLE orders TO items"}])
+    added = make_batch("shop.items", [{"sql": "ALTER TABLE items ADD price_new int DEFAULT 7"}], offset=1)
+    for is_again in (False, True):
+        with lab.handler(ddl={"drop_columns": False}) as handler:
+            if not is_again:
+                handler.handle(orders({"id": 1, "price": 100, "price_new": 200}, types=TYPES))
+                handler.handle(statement("ALTER TABLE orders DROP price_new", 1))
+                with dying(handler, 1, before_the_statement=False), pytest.raises(Gone):
+                    handler.handle(rename)
+            else:
+                handler.handle(rename)
+                handler.handle(added)
+    assert lab.rows("shop.items") == [{"id": 1, "price": 100, "price_new_old": 200, "price_new": 7}]
+
+
 @pytest.mark.parametrize("before_the_statement", [True, False], ids=["before", "after"])
 def test_a_statement_that_stopped_half_way_is_done_once_in_a_history(
     make_sql: Callable[[str], SqlLab], before_the_statement: bool
