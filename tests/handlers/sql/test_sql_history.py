@@ -252,7 +252,7 @@ def test_a_column_that_is_added_again_never_has_the_dropped_ones_values(sql: Sql
     ]
 
 
-@pytest.mark.parametrize("columns", ["(id int PRIMARY KEY, name varchar(20))", "LIKE others"])
+@pytest.mark.parametrize("columns", ["(id int PRIMARY KEY, name varchar(20))", "LIKE others", "LIKE unknown"])
 def test_a_table_that_is_made_again_continues_its_history(sql: SqlLab, columns: str) -> None:
     """Its former columns stay, and none gives its values to a new one."""
     with sql.handler(mode="history") as handler:
