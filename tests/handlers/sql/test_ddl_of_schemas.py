@@ -288,9 +288,9 @@ def test_a_mask_that_is_taken_away_retypes_nothing(make_sql: MakeLab) -> None:
     assert type_of(lab, "n") == "VARCHAR(3)"
 
 
-@pytest.mark.parametrize("other", ["gone", "Gone"])
+@pytest.mark.parametrize(("other", "worker"), [("gone", "w"), ("Gone", "another")])
 def test_a_column_goes_with_the_last_source_table_that_shares_the_target(
-    make_sql: MakeLab, other: str
+    make_sql: MakeLab, other: str, worker: str
 ) -> None:
     lab, of_other = make_sql("sqlite"), SchemaTypes({"id": "int", other: "longtext", "n": "int"})
 
@@ -301,13 +301,13 @@ def test_a_column_goes_with_the_last_source_table_that_shares_the_target(
         with lab.engine.connect() as connection:
             return [dict(row._mapping) for row in connection.execute(sa.text('SELECT * FROM "all"'))]
 
-    with lab.handler(table="all") as handler:
+    with lab.handler(table="all") as handler, lab.handler(worker, table="all") as of_b:
         handler.handle(of("a", BEFORE))
-        handler.handle(of("b", batch(of_other, {"id": 11, other: "keep", "n": 1})))
+        of_b.handle(of("b", batch(of_other, {"id": 11, other: "keep", "n": 1})))
         handler.handle(of("a", batch(SECOND, {"id": 2, "n": "2", "added": 5}, offset=2)))
-        handler.handle(of("b", batch(of_other, {"id": 12, other: "keep", "n": 1}, offset=1)))
+        of_b.handle(of("b", batch(of_other, {"id": 12, other: "keep", "n": 1}, offset=1)))
         assert [row["gone"] for row in all_rows()] == ["x", "y", "keep", "keep"]
-        handler.handle(of("b", batch(SECOND, {"id": 12, "n": "2", "added": 5}, offset=2)))
+        of_b.handle(of("b", batch(SECOND, {"id": 12, "n": "2", "added": 5}, offset=2)))
         handler.handle(of("a", batch(FIRST, {"id": 1, "gone": "late", "n": 1}, partition=1)))
     assert [(row["id"], row["n"]) for row in all_rows()] == [(1, "1"), (2, "2"), (11, "1"), (12, "2")]
     assert "gone" not in all_rows()[0]
