@@ -63,7 +63,7 @@ class Fitting:
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
     ) -> tuple[KnownColumn | None, ...]:
         """Return the columns, or None for each one that the target lacks and that may be omitted."""
-        found = table.columns_for(names)
+        found = table.columns_for(names, changes[0].types or {})
         if None not in found:
             return found
         missing = [name for name, column in zip(names, found, strict=True) if column is None]

@@ -144,10 +144,12 @@ class Schemas:
             return alike(name, columns) or name
 
         shared = {spelled(name): kept for name, kept in self._shared(target, own).items()}
-        dropped = list(seen.dropped)
+        dropped, noted = list(seen.dropped), {one.to for one in seen.columns.values() if one.to is not None}
+        # Of two names that differ only in case, the target may not have one yet.
+        noted = {one for one in noted if spelled(one) not in noted - {one}}
         for name, old in seen.columns.items():
             new = now.get(name)
-            if old.to is None:
+            if old.to is None or old.to not in noted:
                 continue
             if new is None:
                 is_gone = name in streamed and name not in types.columns and old.to not in types
@@ -167,8 +169,8 @@ class Schemas:
                 ):
                     modify_column(target, table, column)
         if not self._drops or not self._rules.drop_columns:
-            kept = {one.to or "" for one in seen.columns.values()}.difference(dropped)
-            new_names = set(map(spelled, types)) - set(map(spelled, kept)) - shared.keys()
+            kept = map(spelled, noted.difference(dropped))
+            new_names = set(map(spelled, types)).difference(kept, shared)
             for name in [one for one in dropped if spelled(one) in new_names]:
                 dropped.remove(name)
                 dropped += set_column_aside(target, table, target.column(table, name))

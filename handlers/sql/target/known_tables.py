@@ -142,13 +142,13 @@ class KnownTable:
             self._found[name] = column
             return column
 
-    def columns_for(self, names: tuple[str, ...]) -> tuple[KnownColumn | None, ...]:
+    def columns_for(self, names: tuple[str, ...], types: Mapping[str, str]) -> tuple[KnownColumn | None, ...]:
         """Return the columns for those of one row, or None for a missing one. If two names find one column,
         only the name with its exact spelling gets it (PostgreSQL). Other databases ignore case, so for them
-        this raises UnfitColumn."""
+        this raises UnfitColumn. `types`: perhaps more names, also of columns that the row lacks."""
         found = tuple(map(self.column, names))
-        given = [column for column in found if column is not None]
-        twice = {column for column in given if given.count(column) > 1}
+        known = tuple(map(self.column, types)) if types.keys() > set(names) else found
+        twice = {column for column in found if column is not None and known.count(column) > 1}
         if any(column.dialect != "postgresql" for column in twice):
             why = "names that differ only in case are the same in the target; rename or exclude one of them"
             raise UnfitColumn(next(iter(twice)).name, why)

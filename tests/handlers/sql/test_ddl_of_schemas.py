@@ -182,6 +182,22 @@ def test_a_kept_column_is_not_the_next_one_beside_one_of_another_case(make_sql: 
     assert found == [(1, "X", None, "x"), (2, "Y", None, None), (3, "Z", "z", None)]
 
 
+def test_a_column_that_is_not_there_yet_is_not_one_of_another_case(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    one = SchemaTypes({"id": "int", "Gone": "longtext"})
+    both, retyped = (SchemaTypes({**one, "gone": type_}) for type_ in ("longtext", "int"))
+    with lab.handler() as handler:
+        handler.handle(batch(one, {"id": 1, "Gone": "X"}))
+        for offset, types in enumerate((both, retyped, one), start=1):
+            gone = {"before": {"id": 9}, "after": None, "source_time_ms": TIME_MS}
+            handler.handle(make_batch("shop.orders", [gone], key="id", types=types, offset=offset))
+        assert lab.rows() == [{"id": 1, "Gone": "X"}]
+        assert type_of(lab, "Gone") == "TEXT"
+        part = {"op": "update", "after": {"id": 1, "gone": "x"}, "lacks": frozenset({"Gone"})}
+        handler.handle(make_batch("shop.orders", [part], key="id", types=both, offset=4))
+    assert lab.rows() == [{"id": 1, "Gone": "X", "gone": "x"}]
+
+
 def test_a_value_that_the_new_type_does_not_take_is_told(make_sql: MakeLab) -> None:
     lab = make_sql("postgres")
     with lab.handler() as handler:
