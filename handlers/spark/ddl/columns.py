@@ -225,14 +225,14 @@ def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str)
     values, conditions = [], []
     for column in columns:
         formula = formula_of(column)
-        if formula is None or any(find(there, one) is None for one in formula.columns):
+        if formula is None or any(find(there, one) is None for one in (column.name, *formula.columns)):
             log.warning(
                 "ddl_rows_not_computed", table=str(ref), column=column.name, expression=column.generated
             )
             continue
         expression = f"CAST({formula.sql('spark', integers)} AS {target.type_of(column)})"
         values.append(f"{quoted(column.name)} = {expression}")
-        conditions.append(f"{quoted(column.name)} IS NULL")
+        conditions.append(f"NOT ({quoted(column.name)} <=> {expression})")
     if values:
         current = target.current() or " WHERE true"
         where = f"{current} AND ({' OR '.join(conditions)})"

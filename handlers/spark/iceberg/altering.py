@@ -138,6 +138,8 @@ class Altering:
         old, new = arrow_schema(self.commit.schema).field(own).type, self._type_of(column)
         is_narrower = old != new and holds_all(old, new) and not pa.types.is_integer(new)
         is_told = column.name.lower() in self.overrides
+        if column.generated and self.commit.files():
+            raise ValueError(f"only the source knows the values of {own} in rows that exist")
         if is_narrower or not (is_told or self._are_kept(own, old, new, column.type)):
             raise ValueError(f"the values of {own} may change with its type {column.type}")
         self._hold(own, new)

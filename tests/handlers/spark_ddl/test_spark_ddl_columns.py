@@ -68,6 +68,16 @@ def test_a_new_column_holds_what_the_source_gave_to_its_rows(lake: DDLLake, mort
     assert lake.commits() == ["ADD COLUMNS", "UPDATE", "UPDATE"]  # the second computes
 
 
+@IN_ONE_LIFE
+def test_a_column_that_becomes_a_generated_one_is_computed(lake: DDLLake, mortal: bool) -> None:
+    lake.put("t", "id int; n int; c int; d int", "1, 5, 7, 7")
+    clauses = "MODIFY c bigint AS (n * 2) STORED, MODIFY d int AS (n + 2), MODIFY e int AS (n)"
+    with capture_logs() as logs:
+        lake.follow(f"ALTER TABLE t {clauses}", mortal=mortal)
+    assert lake.rows() == [(1, 5, 10, 7)]
+    assert {each["column"] for each in logs if each["event"] == "ddl_rows_not_computed"} == {"e"}
+
+
 @pytest.mark.soak
 def test_a_new_column_stands_where_the_source_has_it(lake: DDLLake) -> None:
     lake.put("t", "id int; b int", "1, 2")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from iceberg_lab import IcebergLake, change
 from pydantic import ValidationError
 
@@ -71,6 +72,13 @@ def test_a_catalog_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(TargetUnavailable, match="timed out"):
             lake.take(change(1, {"id": 1, "name": "a"}))
         lake.close()
+
+
+def test_a_database_whose_machine_is_gone_is_noticed(tmp_path: Path) -> None:
+    """Even if it has received a statement and only the answer is missing. Linux waits two hours for that."""
+    section = SparkSection(iceberg={"type": "sql", "uri": "postgresql://host/catalog"})
+    limits = sa.make_url(IcebergCatalog(section, tmp_path)._given["uri"]).query
+    assert limits == {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "60000"}
 
 
 def test_relative_places_begin_at_the_configuration(tmp_path: Path) -> None:

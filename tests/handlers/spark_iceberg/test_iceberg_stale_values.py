@@ -106,3 +106,17 @@ def test_a_type_that_changes_values_in_the_source_is_refused(
         _ddl(lake, 3, f"ALTER TABLE orders MODIFY c {becomes}")
     lake.merge()
     assert lake.rows() == before
+
+
+def test_a_column_that_becomes_a_generated_one_is_refused_if_there_are_rows(lake: IcebergLake) -> None:
+    generated = "ALTER TABLE orders MODIFY n int AS (id + 1) STORED"
+    types = {"id": "int", "n": "int"}
+    lake.take(change(1, {"id": 1, "n": 1}, types))
+    lake.merge()
+    with pytest.raises(Rejected, match="only the source knows the values of n in rows that exist"):
+        _ddl(lake, 2, generated)
+    lake.take(change(3, None, None, op="truncate"))
+    _ddl(lake, 4, generated)
+    lake.take(change(5, {"id": 1, "n": 2}, types))
+    lake.merge()
+    assert lake.rows() == [{"id": 1, "n": 2}]

@@ -199,6 +199,19 @@ def test_a_table_is_not_dropped_or_renamed(make_lake: MakeLake, sql: str) -> Non
     assert [row["id"] for row in allowed.rows()] == [1, 2]
 
 
+def test_a_statement_that_drops_another_history_too_is_refused(make_lake: MakeLake) -> None:
+    """Its record concerns one of them, so the other's versions would stay current."""
+    lake = make_lake(mode="history")
+    for offset, table in enumerate(("shop.orders", "shop.items"), 1):
+        lake.take(change(offset, {"id": 1, "name": "a"}), table=table)
+    lake.merge()
+    with pytest.raises(Rejected, match="not renamed or dropped here"):
+        _ddl(lake, 3, "DROP TABLE orders, items")
+    _ddl(lake, 4, "DROP TABLE orders, unknown")
+    current = [lake.rows(each)[0]["cdc_current"] for each in ("shop.orders", "shop.items")]
+    assert current == [False, True]
+
+
 def test_a_changelog_keeps_statements_as_rows(make_lake: MakeLake) -> None:
     lake = make_lake(mode="changelog")
     lake.take(change(1, {"id": 1, "name": "a"}))

@@ -212,7 +212,7 @@ class IcebergFollowing(Following):
         for each in operations:
             is_own = each.table in (own, (ddl.ANY_DATABASE, own.table))
             one = replace(each, table=own) if is_own else each
-            ends = isinstance(one, ddl.DropTable) and options.mode == "history"
+            ends = is_own and isinstance(one, ddl.DropTable) and options.mode == "history"
             if switch := options.ddl.switch_off(one):
                 _log.info("ddl_switched_off", table=str(own), switch=switch, sql=sql)
                 steps += [one] if is_own and isinstance(one, ddl.DropColumn) else []  # is noted, and stays
