@@ -88,7 +88,7 @@ def _sets_rows(target: Target) -> bool:
     return target.is_file or target.end is not None
 
 
-def _compute(target: Target, table: TargetTable, column: Column) -> None:
+def _compute(target: Target, table: TargetTable, column: Column, *, is_new: bool = True) -> None:
     formula = formula_of(column)
     lacking = [] if formula is None else [one for one in formula.columns if target.column(table, one) is None]
     if formula is None or lacking:
@@ -96,7 +96,8 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
             "ddl_rows_not_computed", table=table.name, column=column.name, expression=column.generated
         )
         return
-    own, type_ = target.quote(column.name), sql_type(column.type, target.family)
+    own = target.quote(target.column(table, column.name) or column.name)
+    type_ = sql_type(column.type, target.family)
     if target.family == "sqlite":
 
         def computed(*values: Any) -> Any:
@@ -108,7 +109,8 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
         integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
         expression = formula.sql(target.family, integers)
     sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
-    target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {target.still_null(own)}")
+    where = target.still_null(own if is_new else None)
+    target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {where}")
 
 
 def modify_column(target: Target, table: TargetTable, column: Column) -> None:
@@ -135,6 +137,8 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     if target.family in ("postgresql", "duckdb"):
         retyping.as_in_source(target, table, own, column.type)
     _respell(target, table, own, column.type, type_)
+    if column.generated is not None:
+        _compute(target, table, column, is_new=False)
 
 
 def _respell(

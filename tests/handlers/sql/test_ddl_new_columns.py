@@ -85,6 +85,13 @@ def test_a_generated_column_that_is_never_null_is_computed_too(lab: DDLLab) -> N
     assert lab.rows() == [("4", "8", None)]
 
 
+def test_a_column_that_becomes_a_generated_one_is_computed(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, g int, h int)")
+    lab.put({"id": "int", "g": "int", "h": "int"}, {"id": 4, "g": 1, "h": 2})
+    lab.follow("ALTER TABLE t MODIFY G bigint AS (id * 2) STORED, MODIFY h int AS (id DIV 2) STORED")
+    assert lab.rows() == [("4", "8", "2")]
+
+
 def test_a_generated_column_whose_expression_is_not_understood_is_null(lab: DDLLab) -> None:
     lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
     lab.put({"id": "int"}, {"id": 1})
