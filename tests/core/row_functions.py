@@ -70,6 +70,11 @@ def softly(change: Change) -> Change:
     return change
 
 
+def gone_as_it_was(change: Change) -> Change:
+    """As `softly`, with the old row."""
+    return replace(change, op="delete", after=None) if (change.after or {}).get("gone") else change
+
+
 def marked(change: Change) -> Change:
     """A deleted row stays, with a mark."""
     if change.before is None or change.op != "delete":

@@ -202,6 +202,19 @@ def test_the_rows_of_a_changed_operation_keep_their_hidden_columns() -> None:
     assert found.before == {"id": 1, "gone": 1, "email": "***"}
 
 
+@pytest.mark.parametrize(("function", "email"), [("softly", None), ("gone_as_it_was", "ada@x")])
+def test_a_delete_made_of_an_update_has_the_hidden_values_of_its_own_row(
+    function: str, email: str | None
+) -> None:
+    """A source may clear a row as it marks it."""
+    rule = rule_with(function, columns={"mask": {"email": "hash"}}, deletes="mark")
+    rows_ = [{"id": 1, "gone": gone, "email": one} for gone, one in ((0, "ada@x"), (1, None))]
+    [found] = received(rule, {"before": rows_[0], "after": rows_[1]})
+    assert (found.after or {})["email"] == (email and hashed(email))
+    [again] = received(rule, {"before": {**rows_[1], "email": "ada@x"}, "after": rows_[1]})
+    assert (again.after or {})["email"] is None
+
+
 def test_deletes_are_marked_after_it() -> None:
     row_functions.SEEN.clear()
     [found] = received(rule_with("note", deletes="mark"), {"before": {"id": 1}, "after": None})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -151,7 +151,12 @@ class Transform:
         """Return the results for one change as handlers get them. Raises RuleFault."""
         found = list[Change]()
         for one in made:
-            before = self._whole(one.before, origin.before, origin.after if one.op == "delete" else None)
+            olds = [origin.before]
+            if one.op == "delete" and origin.after is not None:
+                # Without a key, targets find only the old row.
+                both = [origin.after, *olds] if one.key_columns else [*olds, origin.after]
+                olds = sorted(both, key=partial(_unlike, one.before))
+            before = self._whole(one.before, *olds)
             after = self._whole(one.after, origin.after, origin.before)
             lacks = one.lacks and one.lacks.difference(after or ())
             if after is not None and origin.after is None and not origin.before_is_whole:
@@ -197,6 +202,12 @@ def _with_types_of(last: Change, one: Change) -> Change:
     if one.types is last.types or one.types != last.types or _record(one) != _record(last):
         return one
     return replace(one, types=last.types)
+
+
+def _unlike(row: Row | None, origin: Row | None) -> int:
+    """Return minus the number of equal values."""
+    known, nothing = origin or {}, object()
+    return -sum(bool(known.get(name, nothing) == value) for name, value in (row or {}).items())
 
 
 def _place(ends: Sequence[int], of: object) -> int:
