@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -124,7 +123,9 @@ def headers_of(
 def read_letter(record: Record) -> DeadLetter:
     """Read a record of the dead-letter topic. Missing or invalid headers become None."""
     headers = any_headers(record) or []
-    begin = _own_begin(headers)
+    # A letter that was sent again has two sets of them.
+    begins = [place for place, (name, _) in enumerate(headers) if name == _FIRST]
+    begin = begins[-1] if begins else len(headers)
     own = {
         name.removeprefix(_PREFIX): (value or b"").decode("utf-8", "replace")
         for name, value in headers[begin:]
@@ -147,12 +148,6 @@ def read_letter(record: Record) -> DeadLetter:
         headers=tuple(headers[:begin]),
         timestamp=_timestamp(own.get("timestamp")) or record.timestamp(),
     )
-
-
-def _own_begin(headers: Sequence[Header]) -> int:
-    """Return where the letter's headers start. A letter that was sent again has two sets of them."""
-    found = [place for place, (name, _) in enumerate(headers) if name == _FIRST]
-    return found[-1] if found else len(headers)
 
 
 def _number(text: str | None, bits: int = 64) -> int | None:

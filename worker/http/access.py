@@ -88,8 +88,9 @@ class Access:
         name = _name_in(host.lower())
         if _is_address(name) or "." not in name or name.endswith(_OWN_ENDINGS):
             return True
-        names = (socket.gethostname(), *self.hosts)
-        return any(_matches(name, each.lower()) for each in names)
+        names = [each.lower() for each in (socket.gethostname(), *self.hosts)]
+        below = (each[1:] for each in names if each.startswith("*."))
+        return name in names or "*" in names or name.endswith(tuple(below))
 
 
 class Guard:
@@ -167,7 +168,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return pattern in ("*", name) or (pattern.startswith("*.") and name.endswith(pattern[1:]))

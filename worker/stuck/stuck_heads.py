@@ -37,6 +37,7 @@ _HINTS = {
     "nowhere": "no thread has this record: restart the worker to read it again, and please report this",
 }
 _OTHER_HINT = "it waits for records before it: see the tables of binlane status"
+_ORDER = ("halted", "retrying", "running", "paused", "waiting for others", "queued", "held back")
 
 
 @dataclass(slots=True)
@@ -136,7 +137,9 @@ class StuckHeads:
         wanted = {assignment: known.offset for assignment, known in stuck.items()}
         held, found = self.records.find(wanted)
         for assignment, known in stuck.items():
-            place = _slowest(found.get(assignment, ()))
+            # Of the shards that have a part of the record, the one to look at first.
+            places = found.get(assignment, ())
+            place = min(places, key=lambda each: _ORDER.index(each.doing), default=None)
             told = self._told(assignment, known, place, held.get(assignment))
             if told.state == "nowhere" and assignment.tracker.head != known.offset:
                 continue  # it was finished meanwhile
@@ -179,12 +182,6 @@ class StuckHeads:
             handler_seconds=handler_seconds,
             stack=stack,
         )
-
-
-def _slowest(found: Iterable[RecordLocation]) -> RecordLocation | None:
-    """Return the shard to look at first, of those that have a part of the record."""
-    order = ("halted", "retrying", "running", "paused", "waiting for others", "queued", "held back")
-    return min(found, key=lambda place: order.index(place.doing), default=None)
 
 
 def _longest(calls: Mapping[int, Call], place: RecordLocation) -> tuple[int, Call] | None:

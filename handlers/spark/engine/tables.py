@@ -73,7 +73,13 @@ class Tables:
             spark=spark,
             locations=locations,
             files=files,
-            packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
+            # A command writes no packs, because it hands over no batch twice.
+            packs=Packs(
+                files,
+                locations.logs,
+                every=options.shared_segments if context.partitions is not None else 0.0,
+                partitions=self.partitions,
+            ),
             without_spark=WithoutSpark(
                 options,
                 files,
@@ -264,8 +270,3 @@ class Tables:
         sink = _serving.get(self.world.locations.ref(database, table).log_folder)
         if sink is not None:
             sink.forget()
-
-
-def _every(options: SparkOptions, context: HandlerContext) -> float:
-    """Seconds between two packs. 0: no packs. A command writes none, because it hands over no batch twice."""
-    return options.shared_segments if context.partitions is not None else 0.0

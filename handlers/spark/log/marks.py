@@ -252,7 +252,9 @@ class Marks:
                 )
             written = _read_written(text)
         except msgspec.MsgspecError as error:
-            raise UnreadableMarks(f"not marks: {error}; found {_shortened(text)}") from None
+            shown = text if isinstance(text, str) else text.decode(errors="replace")
+            shown = repr(shown if len(shown) <= 80 else shown[:80] + " ...")
+            raise UnreadableMarks(f"not marks: {error}; found {shown}") from None
         known = {
             (topic, partition): marks
             for topic, partitions in written.marks.items()
@@ -285,8 +287,3 @@ def _without_covered(known: Known) -> Known:
 def _covered(marks: Mapping[int, Place]) -> Iterable[int]:
     whole = marks.get(WHOLE, BEFORE_ALL)
     return [shard for shard, place in marks.items() if shard != WHOLE and place <= whole]
-
-
-def _shortened(text: str | bytes) -> str:
-    shown = text if isinstance(text, str) else text.decode(errors="replace")
-    return repr(shown if len(shown) <= 80 else shown[:80] + " ...")

@@ -77,13 +77,8 @@ class Column(msgspec.Struct, gc=False):
     """The labels of an enum or a set, each in quotes."""
 
 
-def type_of_column(column: Column) -> str:
-    """`BIGINT UNSIGNED` of length 20 -> `bigint(20) unsigned`."""
-    name = column.type_expression or column.type_name
-    return _type_text(name, column.length, column.scale, column.enum_values)
-
-
 def _type_text(name: str, length: int | None, scale: int | None, labels: Sequence[str] | None) -> str:
+    """`BIGINT UNSIGNED` of length 20 -> `bigint(20) unsigned`."""
     words = name.lower().split()
     end = len(words)
     while end > 1 and words[end - 1] in _ATTRIBUTES:
@@ -271,7 +266,12 @@ def lessons(change: SchemaChange) -> Iterator[tuple[str, str, TableDefinition | 
         if one.type == "DROP":
             yield *name, None
         elif one.table is not None:
-            types = {column.name: type_of_column(column) for column in one.table.columns}
+            types = {
+                own.name: _type_text(
+                    own.type_expression or own.type_name, own.length, own.scale, own.enum_values
+                )
+                for own in one.table.columns
+            }
             yield *name, TableDefinition(types, tuple(one.table.key) if one.table.key else None)
 
 

@@ -51,6 +51,7 @@ class Live(msgspec.Struct, frozen=True):
     rate: float | None
     lag: int | None
     delay: float | None
+    """Seconds since the oldest unfinished change happened; None if there is no partition."""
     outlook: str
     """When the lag will be gone; empty: it is normal, or not known."""
     drain_seconds: float
@@ -106,7 +107,7 @@ class Live(msgspec.Struct, frozen=True):
             tables=len(status.tables) + status.tables_omitted,
             rate=rate,
             lag=figures.lag_of(status),
-            delay=figures.delay_of(status),
+            delay=max((each.delay_seconds or 0.0 for each in status.partitions), default=None),
             outlook=outlook(status),
             drain_seconds=drain_seconds(status),
             repeated=repeated_records(status),

@@ -123,7 +123,9 @@ class Timeline:
         else:
             return
         parts = [
-            f"{key.replace('_', ' ')} {_told(value)}" for key, value in event.items() if _tells(key, value)
+            f"{key.replace('_', ' ')} {_told(value)}"
+            for key, value in event.items()
+            if value is not None and key not in _LEFT_OUT and not key.startswith("stack")
         ]
         self.add(kind, level, name.replace("_", " "), " · ".join(parts))
 
@@ -152,10 +154,6 @@ class Timeline:
         if last is None:
             return found
         return sorted(sorted(found, key=lambda each: -each.version)[:last], key=lambda each: each.id)
-
-
-def _tells(key: str, value: Any) -> bool:
-    return value is not None and key not in _LEFT_OUT and not key.startswith("stack")
 
 
 def _told(value: Any) -> str:
