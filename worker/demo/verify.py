@@ -48,7 +48,9 @@ def compare(table: str, key: Sequence[str], truth: Iterable[Row], found: Iterabl
             continue
         for column, value in row.items():
             there = other.get(column)
-            if not _same(there, value):
+            # Ints and decimals are both exact (`bigint unsigned` becomes a decimal).
+            exact = isinstance(there, int | Decimal) and isinstance(value, int | Decimal)
+            if there != value or not (type(there) is type(value) or exact):
                 what = f"{column} is {there!r} in the replica, {value!r} in the source"
                 differences.append(Difference(table, _shown(at), what))
     differences += [Difference(table, _shown(at), "is not in the source") for at in by_key]
@@ -66,14 +68,6 @@ def _kept(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC)
     return list(value) if isinstance(value, tuple) else value
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Compare values and types. Ints and decimals are both exact (`bigint unsigned` becomes a decimal)."""
-    exact = (int, Decimal)
-    return one == other and (
-        type(one) is type(other) or (isinstance(one, exact) and isinstance(other, exact))
-    )
 
 
 def _compare_bags(

@@ -85,7 +85,9 @@ class Access:
     def _goes_by(self, host: str | None) -> bool:
         if host is None:  # HTTP/1.0: no current browser
             return True
-        name = _name_in(host.lower())
+        # Without the port, the brackets of IPv6, and the final dot of a full name.
+        host, is_ipv6 = host.lower(), host.startswith("[")
+        name = host[1:].partition("]")[0] if is_ipv6 else host.partition(":")[0].removesuffix(".")
         if _is_address(name) or "." not in name or name.endswith(_OWN_ENDINGS):
             return True
         names = [each.lower() for each in (socket.gethostname(), *self.hosts)]
@@ -153,13 +155,6 @@ def _brings(authorization: str, token: str) -> bool:
     elif kind.lower() != "bearer":
         return False
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
-
-
-def _name_in(host: str) -> str:
-    """Remove the port, the brackets of IPv6, and the final dot of a full name."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].removesuffix(".")
 
 
 def _is_address(name: str) -> bool:

@@ -101,10 +101,13 @@ def type_of_field(field: Field, *, is_mysql: bool) -> str | None:
 
     With `column.propagate.source.type` or `datatype.propagate.source.type` it is MySQL's own type. Otherwise
     it is the narrowest type for all values of the Connect type."""
-    labels = _labels(field)
+    labels = None
+    if field.name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
+        labels = [literal(label) for label in unquoted_list(field.parameter("allowed") or "")]
     own = field.parameter(f"{SOURCE}type") if is_mysql else None
     if own is not None:
-        length, scale = (_number(field.parameter(SOURCE + part)) for part in ("length", "scale"))
+        sizes = (field.parameter(SOURCE + part) or "" for part in ("length", "scale"))
+        length, scale = (int(size) if size.isdecimal() else None for size in sizes)
         return _type_text(own, length, scale, labels)
     if labels is not None:
         return f"{'set' if field.name == 'io.debezium.data.EnumSet' else 'enum'}({','.join(labels)})"
@@ -125,16 +128,6 @@ def _decimal(field: Field) -> str:
     places = int(scale)
     # The connector sends the scale without its sign: see connect/values.py.
     return sized_decimal(int(precision), places - 2048 if places > 1000 else places)
-
-
-def _labels(field: Field) -> list[str] | None:
-    if field.name not in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
-        return None
-    return [literal(label) for label in unquoted_list(field.parameter("allowed") or "")]
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
 
 
 def fields_of(head: Head | None, *, hidden: str | None) -> dict[str, Field]:
