@@ -15,7 +15,7 @@ from handlers.api import Batch, Handler, HandlerContext, Rejected, Row
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.mysql.statement_of_change import WholeTables
-from handlers.options.section import Options
+from handlers.options.shared import Options
 from handlers.options.templates import MissingValue, Template, place_of, text_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.redis.target import Command, CommandRefused, RedisTarget, check_url

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from handlers.options.section import Section
-from handlers.options.shared import TlsOptions, server_url
+from handlers.options.shared import Section, TlsOptions, server_url
 from handlers.options.values import PositiveDuration, PositiveSize, duration, not_allowed, size, text
 
 _URL = "a URL such as https://HOST:8081, without a user in it (basic_auth), a query or a fragment"

@@ -8,8 +8,7 @@ import msgspec
 
 from worker.observing.overview import figures
 from worker.observing.overview.figures import drain_seconds, outlook, repeated_records
-from worker.observing.overview.history import Point
-from worker.observing.overview.timeline import Entry
+from worker.observing.overview.timeline import Entry, Point
 from worker.observing.overview.trouble import Trouble
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
