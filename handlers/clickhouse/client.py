@@ -1,4 +1,4 @@
-"""The handler's options, and ClickHouse's HTTP interface: queries, inserts, and errors sorted by how to react to them."""
+"""The options, and ClickHouse's HTTP interface: queries, inserts, and errors by how to react to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handler's options, and a cluster's HTTP interface: requests, bulk writes, and errors sorted by how to react to them."""
+"""The options, and a cluster's HTTP interface: requests, bulk writes, and errors by how to react to them."""
 
 from __future__ import annotations
 

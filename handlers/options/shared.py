@@ -1,4 +1,4 @@
-"""The base class of all sections, and options that several targets share: histories, HTTP clients, and rows with versions behind these."""
+"""The base class of all sections, and options that several targets share."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from handlers.testing import Calling
 from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.commands.sampling.sample import default_topic
-from worker.configuration import Configuration, load
+from worker.configuration import Configuration, TableRule, load
 from worker.configuration.formats import formats_of
 from worker.dead_letters.topic import DeadLetter, read_letter
 from worker.dead_letters.writing import DeadLetters
@@ -64,9 +64,7 @@ def play(
     Raises what would stop the worker, ConfigurationError, SampleError, TimeoutError after `seconds`, and
     ValueError if no handler has a name in `instead`."""
     configuration, path = load(Path(config)), Path(config)
-    soon = [(rule, rule.retry.model_copy(update={"initial_delay": 0.0})) for rule in configuration.tables]
-    tables = [rule.model_copy(update={"retry": retry}) for rule, retry in soon]
-    configuration = configuration.model_copy(update={"tables": tables})
+    configuration = configuration.model_copy(update={"tables": [*map(_soon, configuration.tables)]})
     if folder is not None:
         configuration.read_from(Path(folder) / path.name, configuration.secrets, configuration.hidden)
     lanes, errors, clock = Lanes(configuration.lanes, time.monotonic), list[BaseException](), time.monotonic
@@ -114,6 +112,11 @@ def play(
     halted = lanes.seen.halted()
     reasons = {unit.table.label: str(unit.error) for unit in book.all() if unit.table.label in halted}
     return Played(letters.written, reasons, {bound.name: bound.of(0) for bound in handlers.bound()})
+
+
+def _soon(rule: TableRule) -> TableRule:
+    """Return the rule without delays between attempts."""
+    return rule.model_copy(update={"retry": rule.retry.model_copy(update={"initial_delay": 0.0})})
 
 
 def _polls(configuration: Configuration, router: Router, file: Path) -> Iterator[Delivery]:

@@ -167,13 +167,7 @@ class Schemas:
                 self._sleep(pause_after(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
                 continue
             except UnknownSchema as error:
-                if self._clock() < self._wanted[head]:
-                    self._sleep(
-                        _LAG_PAUSE / self._put_off(head)
-                    )  # each is requested about as often as a single one
-                else:
-                    told = f": {error}" if str(error) else ""
-                    self._refuse(head, f"the schema registry knows none with this id{told}")
+                self._unknown(head, str(error))
             except Exception as error:  # any other error refuses only this schema
                 self._refuse(head, f"the schema cannot be used: {error}")
             if failures:
@@ -237,6 +231,12 @@ class Schemas:
                 hint="records need more schemas than fit into schema_registry.max_memory, and parsing one "
                 "again takes milliseconds: raise it",
             )
+
+    def _unknown(self, head: bytes, answer: str) -> None:
+        if self._clock() < self._wanted[head]:
+            self._sleep(_LAG_PAUSE / self._put_off(head))  # each is requested about as often as a single one
+            return
+        self._refuse(head, f"the schema registry knows none with this id{f': {answer}' if answer else ''}")
 
     def _refuse(self, head: bytes, reason: str) -> None:
         with self._changed:
