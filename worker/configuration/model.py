@@ -17,7 +17,7 @@ from handlers.options.shared import Section
 from handlers.options.values import Duration, PositiveDuration, duration
 from worker.column_rules.settings import MaskingRule
 from worker.configuration import sections
-from worker.configuration.faults import KeyPath
+from worker.configuration.document import KeyPath
 from worker.configuration.secrets import Secrets
 from worker.configuration.table_rules import BatchRule, HandlerEntry, OnFailure, TableRule
 from worker.configuration.values import FormatChoice

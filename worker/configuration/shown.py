@@ -13,8 +13,7 @@ from pydantic import BaseModel
 
 from handlers.options.values import DURATION_PATTERN, SIZE_PATTERN, format_duration, format_size
 from worker.configuration import secrets
-from worker.configuration.document import Document
-from worker.configuration.faults import KeyPath, key_path
+from worker.configuration.document import Document, KeyPath, key_path
 from worker.configuration.model import Configuration
 from worker.configuration.table_rules import HANDLER_KEYS, HandlerEntry
 

@@ -11,8 +11,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from worker.observing.meters import Combine, Meter, TableLabels, family, meter
-from worker.observing.metric_definitions import definition
+from worker.observing.metric_definitions import Combine, Meter, TableLabels, definition, family, meter
 from worker.observing.overview.figures import drain_seconds, handled_tables
 from worker.observing.status import LaneStatus, Look, PartitionStatus, TableStatus, WorkerStatus
 

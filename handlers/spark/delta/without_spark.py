@@ -21,9 +21,9 @@ from handlers.spark.delta.commits.exactly_once import (
     known_segment,
     remember_segment,
 )
-from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import Column, spark_schema
 from handlers.spark.delta.few_files import Rewrite, files_of
+from handlers.spark.delta.log_actions import OnlySpark
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion, can_be_made, is_plain, new_table
