@@ -10,7 +10,7 @@ import structlog
 
 from handlers.api import Batch, Handler, HandlerContext, PartialFailure, Rejected
 from handlers.logs import get_logger
-from handlers.options.section import Options
+from handlers.options.shared import Options
 from handlers.options.templates import place_of
 from handlers.values.change_json import json_row
 

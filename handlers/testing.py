@@ -54,10 +54,12 @@ def make_batch(
     columns = (key,) if isinstance(key, str) else tuple(key or ()) or None
     made: list[Change] = []
     for place, change in enumerate(changes):
-        fields: dict[str, Any] = dict(change) if _is_change(change) else {"after": dict(change)}
+        is_change = bool(change.keys() & _TELLING) and change.keys() <= _FIELDS
+        fields: dict[str, Any] = dict(change) if is_change else {"after": dict(change)}
         op = fields.get("op") or _operation(fields)
         if op == "update":
-            _complete(fields, types)
+            fields["after"] = after = {**(fields.get("before") or {}), **(fields.get("after") or {})}
+            fields.setdefault("lacks", None if types is None else frozenset(types.keys() - after.keys()))
         made.append(
             Change(
                 op=op,
@@ -116,15 +118,6 @@ class Calling(Handler):
 
     def handle(self, batch: Batch) -> None:
         return self._call(batch)  # type: ignore[no-any-return]
-
-
-def _complete(update: dict[str, Any], types: Mapping[str, str] | None) -> None:
-    update["after"] = after = {**(update.get("before") or {}), **(update.get("after") or {})}
-    update.setdefault("lacks", None if types is None else frozenset(types.keys() - after.keys()))
-
-
-def _is_change(given: Mapping[str, Any]) -> bool:
-    return bool(given.keys() & _TELLING) and given.keys() <= _FIELDS
 
 
 def _operation(fields: Mapping[str, Any]) -> Operation:

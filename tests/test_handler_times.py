@@ -7,7 +7,7 @@ import threading
 import pytest
 from prometheus_client.samples import Sample
 
-from worker.observing.meters import BOUNDS
+from worker.observing.metric_definitions import BOUNDS
 from worker.observing.metrics import Metrics
 
 

@@ -16,8 +16,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from worker.observing.meters import MAX_TABLE_LABELS, OTHER_TABLES
-from worker.observing.metric_definitions import DEFINITIONS
+from worker.observing.metric_definitions import DEFINITIONS, MAX_TABLE_LABELS, OTHER_TABLES
 from worker.observing.metrics import Metrics
 from worker.observing.status import (
     CheckpointStatus,

@@ -1,7 +1,7 @@
 """The `clickhouse` handler: stores the rows of each table, or their versions, in a ReplacingMergeTree. At
 least once: a repeated change has the same version, so it changes nothing."""
 
-from handlers.clickhouse.options import ClickHouseOptions
+from handlers.clickhouse.client import ClickHouseOptions
 from handlers.clickhouse.tables import Tables
 from handlers.versioned.target import VersionedHandler
 

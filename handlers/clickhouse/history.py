@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from handlers.clickhouse.client import ClickHouseClient, identifier
-from handlers.clickhouse.options import OPENED
+from handlers.clickhouse.client import OPENED, ClickHouseClient, identifier
 from handlers.clickhouse.writing import Line, Table, encoded, held_rows, insert, line_of
 from handlers.http.parts import RowRefused
 from handlers.versioned.row_states import State, are_one, in_pieces

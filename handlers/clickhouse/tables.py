@@ -10,10 +10,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from handlers.api import HandlerContext, Row
-from handlers.clickhouse.client import ClickHouseClient, check_server, identifier, literal
+from handlers.clickhouse.client import (
+    OPENED,
+    OWN_COLUMNS,
+    ClickHouseClient,
+    ClickHouseOptions,
+    check_server,
+    identifier,
+    literal,
+)
 from handlers.clickhouse.codecs import codec_of
 from handlers.clickhouse.history import History
-from handlers.clickhouse.options import OPENED, OWN_COLUMNS, ClickHouseOptions
 from handlers.clickhouse.writing import (
     Table,
     column_type,

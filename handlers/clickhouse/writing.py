@@ -12,9 +12,8 @@ from uuid import UUID
 import msgspec
 
 from handlers.api import Row
-from handlers.clickhouse.client import ClickHouseClient, identifier, literal
+from handlers.clickhouse.client import OPENED, OWN_COLUMNS, ClickHouseClient, identifier, literal
 from handlers.clickhouse.codecs import Codec, End, Unencodable, codec_of, end_of, header_of, read_varint
-from handlers.clickhouse.options import OPENED, OWN_COLUMNS
 from handlers.http.parts import RowRefused, in_parts
 from handlers.mysql.types import DECIMALS, INTEGERS, SYNONYMS, read_type
 from handlers.options.templates import MissingValue

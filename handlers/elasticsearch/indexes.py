@@ -12,7 +12,15 @@ from urllib.parse import quote
 import msgspec
 
 from handlers.api import HandlerContext, Row, TargetUnavailable
-from handlers.elasticsearch.client import Item, SearchClient, check_cluster, error_type, told, write
+from handlers.elasticsearch.client import (
+    ElasticsearchOptions,
+    Item,
+    SearchClient,
+    check_cluster,
+    error_type,
+    told,
+    write,
+)
 from handlers.elasticsearch.index import (
     MEMORY,
     Document,
@@ -25,7 +33,6 @@ from handlers.elasticsearch.index import (
     read_documents,
 )
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_of
-from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.parts import RequestRefused, RowRefused
 from handlers.options.templates import MissingValue, Template
 from handlers.values.bounds import BeyondBounds

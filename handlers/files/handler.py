@@ -16,7 +16,7 @@ from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.hanging_calls import Background
 from handlers.logs import get_logger
-from handlers.options.section import Options
+from handlers.options.shared import Options
 from handlers.options.templates import place_of
 from handlers.options.values import PositiveDuration, PositiveSize, Shaped, duration, size
 from handlers.values.change_json import line

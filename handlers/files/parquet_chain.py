@@ -81,10 +81,6 @@ class Chain:
         """Return the chain with one more file."""
         return replace(self, newest=path, last=last, hour=hour, schema=schema, key=key)
 
-    def begun_anew(self, topic_id: TopicId) -> Chain:
-        """Return the chain's start for the topic that replaced ours."""
-        return replace(self, last=BEFORE_ALL, generation=self.generation + 1, topic_id=topic_id)
-
 
 class _Footer(msgspec.Struct):
     version: int

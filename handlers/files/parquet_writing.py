@@ -13,7 +13,7 @@ from handlers.failures import UnfitPlace
 from handlers.files.parquet_chain import BrokenFile, Chain, Source, encoded, find, sources_below
 from handlers.files.table_file import check_writable, safe_name
 from handlers.logs import get_logger
-from handlers.progress import WHOLE, KnownIds, Partition, PassingOver, Place, beyond, of_former
+from handlers.progress import BEFORE_ALL, WHOLE, KnownIds, Partition, PassingOver, Place, beyond, of_former
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError, scheme_of
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
@@ -146,7 +146,8 @@ class ParquetFiles:
             self._passing_over.made_anew(batch.table, of_former({partition: ids}, {partition: now}))
         for source, one in chains.items():
             if not now.covers(one.topic_id):
-                chains[source] = one.begun_anew(now)
+                generation = one.generation + 1
+                chains[source] = replace(one, last=BEFORE_ALL, generation=generation, topic_id=now)
             elif one.topic_id != now:
                 chains[source] = replace(one, topic_id=now)
         with self._lock:

@@ -21,7 +21,7 @@ from handlers.kafka.librdkafka import (
 )
 from handlers.logs import get_logger
 from handlers.mysql.statement_of_change import shown
-from handlers.options.section import Options
+from handlers.options.shared import Options
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
 from handlers.rows import is_move

@@ -137,7 +137,8 @@ def _more(error: ErrorDetails, annotation: Any) -> str:
     kind, holder = error["type"], _model_in(annotation)
     text = ""
     if kind in ("model_type", "model_attributes_type") and holder is not None:
-        text = f" with the keys {', '.join(_required_first(holder))}"
+        fields = sorted(holder.model_fields.items(), key=lambda each: not each[1].is_required())
+        text = f" with the keys {', '.join(field.alias or name for name, field in fields)}"
     elif kind == "list_type" and isinstance(error["input"], Mapping):
         text = ", each entry after a dash"
     is_mapping_or_list = kind in ("model_type", "model_attributes_type", "dict_type", "list_type")
@@ -205,11 +206,6 @@ def _mapping_values(annotation: Any) -> Any:
         return arguments[1]
     parts = arguments if origin is not Literal else ()
     return next((found for part in parts if (found := _mapping_values(part)) is not None), None)
-
-
-def _required_first(model: type[BaseModel]) -> list[str]:
-    fields = sorted(model.model_fields.items(), key=lambda each: not each[1].is_required())
-    return [field.alias or name for name, field in fields]
 
 
 def _check_signature(handler: type[Handler], options: Mapping[str, Any]) -> list[Explanation]:

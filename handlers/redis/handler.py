@@ -15,7 +15,7 @@ from handlers.api import Batch, Handler, HandlerContext, Rejected, Row
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.mysql.statement_of_change import WholeTables
-from handlers.options.section import Options
+from handlers.options.shared import Options
 from handlers.options.templates import MissingValue, Template, place_of, text_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.redis.target import Command, CommandRefused, RedisTarget, check_url
@@ -115,7 +115,9 @@ class RedisHandler(Handler):
 
     def _write(self, batch: Batch, states: dict[str, KeyState]) -> None:
         held: dict[str, bytes | None] = {}
-        if self._options.value == "json" and (unfinished := to_complete(states)):
+        # Their JSON text must be read before it can be written.
+        unfinished = [key for key, state in states.items() if state.fields is not None and not state.whole]
+        if self._options.value == "json" and unfinished:
             # No other batch of these rows runs meanwhile, so the values stay current until the write.
             with _told_of(batch, [states[key].at for key in unfinished]):
                 held = dict(zip(unfinished, self._target.values(unfinished), strict=True))
@@ -251,11 +253,6 @@ def hash_commands(key: str, state: KeyState, expire_ms: int | None) -> list[Comm
     if expire_ms is not None:
         commands.append(("PEXPIRE", key, expire_ms))
     return commands
-
-
-def to_complete(states: dict[str, KeyState]) -> list[str]:
-    """Return the keys whose JSON text must be read before it can be written."""
-    return [key for key, state in states.items() if state.fields is not None and not state.whole]
 
 
 def json_commands(key: str, state: KeyState, held: bytes | None, expire_ms: int | None) -> list[Command]:

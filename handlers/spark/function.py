@@ -121,7 +121,9 @@ class FunctionCalls:
             self._spark.stop_worker_if_gone(error)
             if isinstance(error, Py4JError | PySparkException):
                 # Spark's errors ask Java for their text, and Java may be gone by then.
-                raise FunctionFailure(f"{_place(batch)}: {self._name}: {told(error)}") from None
+                first = batch.changes[0]
+                place = f"{batch.table}, {first.topic}[{first.partition}] from offset {first.offset} on"
+                raise FunctionFailure(f"{place}: {self._name}: {told(error)}") from None
             raise
 
     @contextmanager
@@ -145,8 +147,3 @@ def _moved(error: Exception, start: int) -> PartialFailure:
         # Only the change at `done` can be reported as rejected. The next attempt begins there.
         return PartialFailure(start, FunctionFailure(str(error)))
     return PartialFailure(start, error)
-
-
-def _place(batch: Batch) -> str:
-    first = batch.changes[0]
-    return f"{batch.table}, {first.topic}[{first.partition}] from offset {first.offset} on"

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.options.section import Options
+from handlers.options.shared import Options
 from handlers.options.values import Duration, PositiveDuration, PositiveSize, Shaped, duration, size
 from handlers.spark.rows.spark_types import read_spark_type
 

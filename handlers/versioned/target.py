@@ -212,7 +212,10 @@ class VersionedTarget(Generic[P]):
             if place is None:
                 self._make(named, lacking, key, memory.next())
             elif lacking:
-                self._add(place, lacking)
+                if not self._options.create:
+                    listed = ", ".join(f"{name} ({kind})" for name, kind in sorted(lacking.items()))
+                    raise UnfitColumn(f"{place.name} lacks {listed}, and create is false: add them")
+                self._dialect.add(place, lacking)
             elif memory != former:
                 self._passing_over.made_anew(str(named), versions.made_anew)
                 self._dialect.remember(place, memory.next())
@@ -254,12 +257,6 @@ class VersionedTarget(Generic[P]):
             raise Unfit(f"{name} for {named} does not exist, and create is false: create it")
         self._dialect.make(named, columns, key, memory)
         log.info("target_table_made", target=name, table=str(named))
-
-    def _add(self, place: P, columns: Mapping[str, Any]) -> None:
-        if not self._options.create:
-            listed = ", ".join(f"{name} ({kind})" for name, kind in sorted(columns.items()))
-            raise UnfitColumn(f"{place.name} lacks {listed}, and create is false: add them")
-        self._dialect.add(place, columns)
 
     # ---- statements
 

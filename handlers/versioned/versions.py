@@ -109,7 +109,8 @@ def followed(
     if topics[last].id is None:
         return [*topics[:last], Topic(name, found), *topics[last + 1 :]], last
     ids = [topics[place].id for place in ours]
-    later = [one for one in ids[_last(ids, found) + 1 :] if one is not None]
+    behind = max((place for place, one in enumerate(ids) if one == found), default=-1) + 1
+    later = [one for one in ids[behind:] if one is not None]
     if found in ids and not (found in again and set(again[found]).issuperset(later)):
         raise former_topic(name, found, later)
     return [*topics, Topic(name, found)], len(topics)
@@ -130,10 +131,6 @@ def has_reached(topics: Sequence[Topic], name: str, *, base: int, version: int) 
     """
     places = [place for place, topic in enumerate(topics) if topic.name == name]
     return bool(places) and version - 1 >> EPOCH_BITS <= base + places[-1]
-
-
-def _last(ids: Sequence[str | None], found: str) -> int:
-    return max((place for place, one in enumerate(ids) if one == found), default=-1)
 
 
 # ---- the memory of a target table: which topics feed it, in revisions with one writer each

@@ -20,8 +20,7 @@ from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Targe
 from handlers.failures import UnfitPlace, behind
 from handlers.http.client import HttpClient, is_denied, is_passing, segment, trusted
 from handlers.http.parts import Refused, RowRefused, by_halves
-from handlers.options.section import Options
-from handlers.options.shared import TlsOptions
+from handlers.options.shared import Options, TlsOptions
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.rows import borders

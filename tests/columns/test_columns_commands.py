@@ -16,7 +16,7 @@ from offsets.types import TopicPartition
 from worker.cli import app
 from worker.column_rules.plan import ColumnPlans
 from worker.configuration import load
-from worker.dead_letters.record import DeadLetter
+from worker.dead_letters.topic import DeadLetter
 from worker.reloading.source_changes import ChangesOf, Unfollowable
 from worker.running.dead_letter_replay import Reader, ReplayFault
 from worker.verifying.comparing import Leaving

@@ -10,7 +10,7 @@ from worker.attempts.circuit import BoundHandler
 from worker.fetching.routing import Router
 from worker.formats.interface import Record
 from worker.lanes.snapshot import snapshot
-from worker.observing.meters import TableLabels
+from worker.observing.metric_definitions import TableLabels
 from worker.observing.metrics import Metrics
 from worker.observing.status import CheckpointStatus, Look, WorkerStatus
 from worker.units.assigned_partition import Assignment

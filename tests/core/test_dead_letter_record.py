@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.dead_letters.record import Header, headers_of, read_letter
+from worker.dead_letters.topic import Header, headers_of, read_letter
 from worker.formats.interface import Record
 
 WHEN = datetime(2026, 11, 21, 10, 0, 0, 123_456, tzinfo=UTC)

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from handlers import Batch, Change, Handler, HandlerContext, PartialFailure, StopWorker
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration
-from worker.dead_letters.record import DeadLetter
-from worker.dead_letters.topic import with_offset
+from worker.dead_letters.topic import DeadLetter, with_offset
 from worker.formats.canal.format import Canal
 from worker.formats.interface import Apart
 from worker.running.dead_letter_replay import (

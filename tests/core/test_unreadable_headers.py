@@ -12,7 +12,7 @@ from building import assignment, chunk, unit
 from confluent_kafka import Message
 from structlog.testing import capture_logs
 
-from worker.dead_letters.record import headers_of, read_letter
+from worker.dead_letters.topic import headers_of, read_letter
 from worker.fetching.parking import written
 from worker.formats import interface
 from worker.formats.debezium.flat import flat_record

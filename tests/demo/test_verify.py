@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.demo.screen import Result, TableResult
-from worker.demo.verify import compare, compare_columns
+from worker.demo.screen import Result, TableResult, compare, compare_columns
 
 ROW: dict[str, Any] = {
     "id": 7,

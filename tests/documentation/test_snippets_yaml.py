@@ -13,7 +13,7 @@ import yaml
 from deployment.helm_chart import rendered
 from documentation.blocks import ROOT, Block, blocks, each
 
-from worker.configuration.faults import ConfigurationError
+from worker.configuration.document import ConfigurationError
 from worker.configuration.loading import load
 
 sys.path.insert(0, str(ROOT / "tools"))

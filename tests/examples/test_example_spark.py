@@ -14,8 +14,8 @@ from examples.example_runs import EXAMPLES, ExampleRun
 from integration.process import eventually
 from spark_sessions import LIGHT_JAVA
 
+from worker.demo.screen import compare
 from worker.demo.shop_changes import Shop
-from worker.demo.verify import compare
 from worker.local.broker import Broker
 
 pytestmark = pytest.mark.soak  # the function alone: test_example_aggregates.py; its modes: the demo

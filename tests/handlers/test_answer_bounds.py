@@ -15,8 +15,7 @@ import pytest
 from servers.hook_server import Answer, HookServer
 
 from handlers import TargetUnavailable
-from handlers.elasticsearch.client import Item, SearchClient, write
-from handlers.elasticsearch.options import ElasticsearchOptions
+from handlers.elasticsearch.client import ElasticsearchOptions, Item, SearchClient, write
 from handlers.http import client
 from handlers.http.client import AnswerTooLarge, HttpClient
 from handlers.testing import make_batch

@@ -12,10 +12,8 @@ import pytest
 from servers.hook_server import Answer, HookServer, Received
 
 from handlers import HandlerContext, TargetUnavailable
-from handlers.clickhouse.client import ClickHouseClient
-from handlers.clickhouse.options import ClickHouseOptions
-from handlers.elasticsearch.client import SearchClient
-from handlers.elasticsearch.options import ElasticsearchOptions
+from handlers.clickhouse.client import ClickHouseClient, ClickHouseOptions
+from handlers.elasticsearch.client import ElasticsearchOptions, SearchClient
 from handlers.testing import make_batch, opened
 from handlers.webhook.handler import WebhookHandler
 from worker.commands.asking.orders import Unreachable, WorkerConnection

@@ -11,8 +11,7 @@ import msgspec
 from worker.configuration.shown import Setting
 from worker.http.watch import Sources
 from worker.observing.overview.figures import lag_of
-from worker.observing.overview.history import History, Pulse, TableHours
-from worker.observing.overview.timeline import Timeline
+from worker.observing.overview.timeline import History, Pulse, TableHours, Timeline
 from worker.observing.status import (
     CheckpointStatus,
     LaneStatus,

@@ -10,8 +10,7 @@ from example_worker import pulse_of, status_at
 
 from worker.configuration.secrets import Secrets
 from worker.observing import logs
-from worker.observing.overview.history import POINTS, SECONDS, History
-from worker.observing.overview.timeline import ENTRIES, Timeline
+from worker.observing.overview.timeline import ENTRIES, POINTS, SECONDS, History, Timeline
 from worker.observing.status import WorkerStatus
 
 

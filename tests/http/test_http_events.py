@@ -30,8 +30,7 @@ from worker.http.server import HttpServer
 from worker.http.stream import MOST_STREAMS, Feed
 from worker.http.watch import Sources
 from worker.observing.metrics import Metrics
-from worker.observing.overview.history import History
-from worker.observing.overview.timeline import Timeline
+from worker.observing.overview.timeline import History, Timeline
 from worker.observing.status import WorkerStatus
 
 PATIENCE = 20.0

@@ -13,8 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from worker.http.listening import ListenError
-from worker.http.server import HttpServer
+from worker.http.server import HttpServer, ListenError
 
 
 def application() -> Starlette:

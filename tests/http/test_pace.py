@@ -20,7 +20,7 @@ from worker.observing.overview.figures import (
     drain_seconds,
     outlook,
 )
-from worker.observing.overview.history import FIELDS, TableHours
+from worker.observing.overview.timeline import FIELDS, TableHours
 from worker.observing.overview.troubles import troubles
 from worker.observing.status import Pace, WorkerStatus
 

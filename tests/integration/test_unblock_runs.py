@@ -12,7 +12,7 @@ from integration.letters import binlane, letters, listed, with_dead_letters
 from integration.process import WorkerProcess, eventually
 from integration.stage import Stage
 
-from worker.dead_letters.record import read_letter
+from worker.dead_letters.topic import read_letter
 from worker.local.broker import Broker
 
 BAD = 3

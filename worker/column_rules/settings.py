@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from handlers.options.faults import nearest
 from handlers.options.matching import folded, folded_all
-from handlers.options.section import Section
+from handlers.options.shared import Section
 from handlers.options.values import not_allowed
 from worker.column_rules.computed import Expression, read_expression
 from worker.column_rules.filters import FilterError, read_filter

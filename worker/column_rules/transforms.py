@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from handlers import Batch, Change, Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.loading.registry import load_function
 from handlers.loading.user_code import refuse_unrun
-from handlers.options.section import Section
+from handlers.options.shared import Section
 from handlers.rows import position, with_own_rows
 from worker.column_rules.computed import known_before
 from worker.column_rules.plan import Row, RuleFault

@@ -17,7 +17,7 @@ from handlers.loading.registry import BUILT_IN, create, resolve, section_model
 from handlers.options.values import format_duration, format_size
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.commands.sampling.sample import show_samples
-from worker.configuration import Configuration, TableRule
+from worker.configuration import Configuration
 from worker.configuration.doubts import doubts
 from worker.configuration.table_rules import HANDLER_KEYS
 from worker.kafka.connection import reach_handlers, reach_kafka, reach_registry
@@ -72,28 +72,19 @@ def _table(configuration: Configuration, output: Output) -> Table:
         caption_justify="left",
     )
     for rule in configuration.tables:
-        attempts = rule.retry.max_attempts
+        attempts, batch = rule.retry.max_attempts, rule.batch
+        size, wait = format_size(batch.max_bytes), format_duration(batch.max_wait)
+        names = [one.name if one.name == one.type else f"{one.name} ({one.type})" for one in rule.handlers]
         # Text, because rich would read a pattern such as [a-z] as markup.
         cells = (
             rule.match,
-            _handlers(rule),
-            _batch(rule),
+            "\n".join(names),
+            f"{batch.max_records} records, {size}, {wait}",
             "for ever" if attempts is None else str(attempts),
             rule.on_failure,
         )
         table.add_row(*(Text(output.clean(cell, lines=True)) for cell in cells))
     return table
-
-
-def _handlers(rule: TableRule) -> str:
-    return "\n".join(
-        entry.name if entry.name == entry.type else f"{entry.name} ({entry.type})" for entry in rule.handlers
-    )
-
-
-def _batch(rule: TableRule) -> str:
-    batch = rule.batch
-    return f"{batch.max_records} records, {format_size(batch.max_bytes)}, {format_duration(batch.max_wait)}"
 
 
 def _connect(configuration: Configuration, console: Console, output: Output) -> int:
@@ -179,15 +170,12 @@ def _or_variable(value: Any, definitions: dict[str, Any]) -> Any:
         return value
     value = {key: part for key, part in value.items() if key != "title"}
     bare = {key: part for key, part in value.items() if key not in _KEPT_OUTSIDE}
-    if _takes_any_text(bare) or not _is_scalar(bare, definitions):
+    any_text = bare.get("type") == "string" and not bare.keys() & {"pattern", "enum", "const", "anyOf"}
+    if any_text or not _is_scalar(bare, definitions):
         return value
     around = {key: part for key, part in value.items() if key in _KEPT_OUTSIDE}
     choices = bare["anyOf"] if list(bare) == ["anyOf"] else [bare]
     return {**around, "anyOf": [*choices, _VARIABLE]}
-
-
-def _takes_any_text(value: dict[str, Any]) -> bool:
-    return value.get("type") == "string" and not value.keys() & {"pattern", "enum", "const", "anyOf"}
 
 
 def _is_scalar(value: dict[str, Any], definitions: dict[str, Any]) -> bool:

@@ -20,8 +20,7 @@ from offsets.types import TopicPartition
 from worker.attempts.backoff import describe
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.configuration import Configuration
-from worker.dead_letters.record import DeadLetter
-from worker.dead_letters.topic import DeadLetterTopic, open_topic
+from worker.dead_letters.topic import DeadLetter, DeadLetterTopic, open_topic
 from worker.kafka.connection import ReadFault
 from worker.observing.visible_text import visible
 from worker.running.dead_letter_replay import Plan, Reader, Replay, ReplayFault, by_failure, in_order

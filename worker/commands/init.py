@@ -181,7 +181,10 @@ def _text(wanted: _Wanted, guess: Guess, file: Path) -> str:
         f"# Tables of these records: {visible(', '.join(guess.tables))}",
         "tables:    # the first match counts; others are skipped",
     ]
-    for pattern in _patterns(guess.tables):
+    # Records name the databases, so other names could mean more in a file.
+    databases = dict.fromkeys(table.partition(".")[0] for table in guess.tables)
+    are_plain = all(map(PLAIN.fullmatch, databases))
+    for pattern in [f"{name}.*" for name in databases] if are_plain else ["*"]:
         lines += [f"  - match: {_yaml(pattern)}", f"    handlers: [{{type: {handler}{options}}}]"]
     lines += [
         "    # columns, filter and expect say which columns and rows are sent: docs/columns.md",
@@ -191,12 +194,6 @@ def _text(wanted: _Wanted, guess: Guess, file: Path) -> str:
     if handler == "spark":
         lines += ["spark:", "  warehouse: lake    # a folder beside this file, or s3a://..., hdfs://..."]
     return "\n".join(lines) + "\n"
-
-
-def _patterns(tables: Sequence[str]) -> list[str]:
-    """Return a pattern for each database. Records name them, so other names could mean more in a file."""
-    found = dict.fromkeys(table.partition(".")[0] for table in tables)
-    return [f"{name}.*" for name in found] if all(map(PLAIN.fullmatch, found)) else ["*"]
 
 
 def _yaml(value: Any) -> str:

@@ -183,7 +183,9 @@ class _Run:
                     if any(change.op in ("ddl", "truncate") for change in changes):
                         self._has_statements = True
                         self._refuse_scattered()
-                        if not self._is_followed(changes[-1], marks):
+                        last, known = changes[-1], self.target.marks() if marks is None else marks
+                        mark = known.get((last.topic, last.partition))
+                        if mark is None or mark < (last.offset, last.index):
                             self._apply()
                             return
                         self._apply()
@@ -199,10 +201,6 @@ class _Run:
     def _catch_up(self, marks: Mapping[tuple[str, int], Place]) -> Mapping[tuple[str, int], int]:
         self._to_the_end(marks)
         return self.read.next
-
-    def _is_followed(self, statement: Change, marks: Mapping[tuple[str, int], Place] | None) -> bool:
-        mark = (self.target.marks() if marks is None else marks).get((statement.topic, statement.partition))
-        return mark is not None and mark >= (statement.offset, statement.index)
 
     def _refuse_scattered(self) -> None:
         if self._has_statements and len(self._seen) > 1:

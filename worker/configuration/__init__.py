@@ -1,6 +1,6 @@
 """The configuration: one YAML file. All its sections are checked before the worker starts or reloads it."""
 
-from worker.configuration.faults import ConfigurationError, Fault
+from worker.configuration.document import ConfigurationError, Fault
 from worker.configuration.loading import load
 from worker.configuration.model import Configuration
 from worker.configuration.secrets import Secrets

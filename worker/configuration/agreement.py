@@ -8,7 +8,7 @@ from string import Formatter
 from typing import Any
 
 from handlers.options.matching import topic_matcher, topics_matcher
-from worker.configuration.faults import KeyPath
+from worker.configuration.document import KeyPath
 from worker.configuration.model import Configuration
 from worker.formats.registry import entry_for
 

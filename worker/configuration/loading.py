@@ -16,8 +16,16 @@ from handlers.loading.registry import HandlerTypeError, load_function, resolve, 
 from handlers.options.faults import Explanation, check_model, check_options, explain
 from worker.certificate import Certificate, CertificateError
 from worker.configuration.agreement import disagreements, reserved_locations, shared_locations
-from worker.configuration.document import Document, parse, typed
-from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
+from worker.configuration.document import (
+    ConfigurationError,
+    Document,
+    Fault,
+    KeyPath,
+    key_path,
+    parse,
+    shown,
+    typed,
+)
 from worker.configuration.kafka_properties import settings_faults
 from worker.configuration.model import Configuration
 from worker.configuration.secrets import MASK, Secrets, is_secret_place

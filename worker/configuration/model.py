@@ -13,11 +13,11 @@ from pydantic_core import PydanticCustomError
 from handlers.api import HandlerContext
 from handlers.mysql.online_changes import replaced_by
 from handlers.options.matching import lowered, may_end
-from handlers.options.section import Section
+from handlers.options.shared import Section
 from handlers.options.values import Duration, PositiveDuration, duration
 from worker.column_rules.settings import MaskingRule
 from worker.configuration import sections
-from worker.configuration.faults import KeyPath
+from worker.configuration.document import KeyPath
 from worker.configuration.secrets import Secrets
 from worker.configuration.table_rules import BatchRule, HandlerEntry, OnFailure, TableRule
 from worker.configuration.values import FormatChoice

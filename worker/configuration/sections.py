@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from handlers.options.section import Section
+from handlers.options.shared import Section
 from handlers.options.values import (
     Duration,
     PositiveDuration,

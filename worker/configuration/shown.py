@@ -13,8 +13,7 @@ from pydantic import BaseModel
 
 from handlers.options.values import DURATION_PATTERN, SIZE_PATTERN, format_duration, format_size
 from worker.configuration import secrets
-from worker.configuration.document import Document
-from worker.configuration.faults import KeyPath, key_path
+from worker.configuration.document import Document, KeyPath, key_path
 from worker.configuration.model import Configuration
 from worker.configuration.table_rules import HANDLER_KEYS, HandlerEntry
 
@@ -106,19 +105,15 @@ def _value(configuration: Configuration, path: KeyPath, value: Any) -> str:
     )
     if path in configuration.hidden or secrets.is_secret_place(path) or any(map(secrets.is_secret_key, keys)):
         return secrets.MASK
-    if _is_address_of_webhook(configuration, path):
-        origin = secrets.origin_of(str(value))
-        return secrets.MASK if origin is None else _clean(configuration, origin)
+    match path:
+        case ("tables", int(rule), "handlers", int(handler), "url") if is_webhook(
+            configuration.tables[rule].handlers[handler].type
+        ):
+            origin = secrets.origin_of(str(value))
+            return secrets.MASK if origin is None else _clean(configuration, origin)
     if isinstance(value, list | tuple):
         return f"[{', '.join(_text(configuration, each) for each in value)}]"
     return _text(configuration, value)
-
-
-def _is_address_of_webhook(configuration: Configuration, path: KeyPath) -> bool:
-    match path:
-        case ("tables", int(rule), "handlers", int(handler), "url"):
-            return is_webhook(configuration.tables[rule].handlers[handler].type)
-    return False
 
 
 def _text(configuration: Configuration, value: Any) -> str:

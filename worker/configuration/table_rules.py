@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from handlers.options.matching import folded, is_name, lowered, table_matcher
-from handlers.options.section import Section
+from handlers.options.shared import Section
 from handlers.options.values import (
     Duration,
     PositiveDuration,

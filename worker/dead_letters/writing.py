@@ -18,7 +18,7 @@ from worker.attempts.backoff import backoff
 from worker.attempts.circuit import Circuit
 from worker.attempts.steps import MustHalt, MustWait
 from worker.configuration import DeadLetterRule, RetryRule
-from worker.dead_letters.record import Header, headers_of
+from worker.dead_letters.topic import Header, headers_of
 from worker.formats.interface import Record
 from worker.observing.metrics import Metrics
 

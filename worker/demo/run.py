@@ -14,8 +14,7 @@ import yaml
 
 from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from handlers.spark.runtime.versions import find_java
-from worker.demo import verify
-from worker.demo.screen import Result, Screen, TableResult, show_result
+from worker.demo.screen import Difference, Result, Screen, TableResult, compare, compare_columns, show_result
 from worker.demo.shop_changes import Shop, now_ms, play
 from worker.demo.shop_source import SourceTable
 from worker.demo.shop_tables import DATABASE
@@ -135,7 +134,7 @@ def _look_at_view(screen: Screen, worker: WorkerProcess, directory: Path, shop: 
     return [f"{name}, its view: {each.row}: {each.what}" for each in differences]
 
 
-def _compared(name: str, table: SourceTable, directory: Path) -> tuple[list[Any], list[verify.Difference]]:
+def _compared(name: str, table: SourceTable, directory: Path) -> tuple[list[Any], list[Difference]]:
     """Return the replica's rows, and their differences from the source."""
     # Its modules take a second to import, which the screen shows as part of a step.
     from handlers.spark.read.in_duckdb import read_at  # noqa: PLC0415 (see above)
@@ -147,9 +146,9 @@ def _compared(name: str, table: SourceTable, directory: Path) -> tuple[list[Any]
 
 def _differences(
     name: str, table: SourceTable, columns: Sequence[str], rows: Sequence[Any]
-) -> list[verify.Difference]:
-    differences = verify.compare_columns(name, [column.name for column in table.columns], columns)
-    return differences + verify.compare(name, table.key, table.rows.values(), rows)
+) -> list[Difference]:
+    differences = compare_columns(name, [column.name for column in table.columns], columns)
+    return differences + compare(name, table.key, table.rows.values(), rows)
 
 
 def _read_with_spark(screen: Screen, directory: Path, shop: Shop, name: str = "orders") -> list[str]:

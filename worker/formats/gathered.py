@@ -12,7 +12,7 @@ from pydantic import Field
 from handlers import Change
 from handlers.logs import get_logger
 from handlers.options.matching import lowered, table_matcher
-from handlers.options.section import Section
+from handlers.options.shared import Section
 from handlers.options.values import TablePattern
 from handlers.values.native_types import NativeTypes, in_full
 from worker.formats.decoding import many_of

@@ -85,11 +85,14 @@ class Access:
     def _goes_by(self, host: str | None) -> bool:
         if host is None:  # HTTP/1.0: no current browser
             return True
-        name = _name_in(host.lower())
+        # Without the port, the brackets of IPv6, and the final dot of a full name.
+        host, is_ipv6 = host.lower(), host.startswith("[")
+        name = host[1:].partition("]")[0] if is_ipv6 else host.partition(":")[0].removesuffix(".")
         if _is_address(name) or "." not in name or name.endswith(_OWN_ENDINGS):
             return True
-        names = (socket.gethostname(), *self.hosts)
-        return any(_matches(name, each.lower()) for each in names)
+        names = [each.lower() for each in (socket.gethostname(), *self.hosts)]
+        below = (each[1:] for each in names if each.startswith("*."))
+        return name in names or "*" in names or name.endswith(tuple(below))
 
 
 class Guard:
@@ -154,20 +157,9 @@ def _brings(authorization: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
-def _name_in(host: str) -> str:
-    """Remove the port, the brackets of IPv6, and the final dot of a full name."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].removesuffix(".")
-
-
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
         return False
     return True
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return pattern in ("*", name) or (pattern.startswith("*.") and name.endswith(pattern[1:]))

@@ -13,10 +13,9 @@ import msgspec
 
 from worker.configuration.shown import Setting
 from worker.observing.overview.figures import Rates, is_late, ranked
-from worker.observing.overview.history import FIELDS, History, Point
 from worker.observing.overview.live import Live
 from worker.observing.overview.of_reading import why
-from worker.observing.overview.timeline import Timeline
+from worker.observing.overview.timeline import FIELDS, History, Point, Timeline
 from worker.observing.status import TableStatus, WorkerStatus
 
 MOST_ROWS = 200

@@ -22,10 +22,9 @@ from prometheus_client.metrics_core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from worker import __version__
-from worker.observing import meters
 from worker.observing.log_limits import STORMY, LogLimits
 from worker.observing.logs import LIMITS
-from worker.observing.metric_definitions import definition
+from worker.observing.metric_definitions import MAX_TABLE_LABELS, TableLabels, definition, family, meter
 from worker.observing.status import Look
 from worker.observing.status_metrics import HandlerMeters, of_status
 
@@ -77,10 +76,10 @@ class Metrics(Collector):
         self._info = {"version": version, "group": group}
         self._log_limits = log_limits
         self._look: Callable[[], Look] | None = None
-        self.tables = meters.TableLabels(meters.MAX_TABLE_LABELS)
+        self.tables = TableLabels(MAX_TABLE_LABELS)
         self.handlers = HandlerMeters(self.tables)
         """Metrics that handlers report."""
-        self._meters = {name: meters.meter(name) for name in _COUNTED}
+        self._meters = {name: meter(name) for name in _COUNTED}
         self._times: dict[str, Histogram] = {}  # by handler
         self._set("binlane_last_reload_successful", 1)
         for name, labels in _FROM_ZERO.items():
@@ -134,7 +133,7 @@ class Metrics(Collector):
             ("binlane_log_events_total", dict.fromkeys(_LEVELS, 0) | levels),
             ("binlane_log_lines_left_out_total", dict.fromkeys(STORMY, 0) | left_out),
         ):
-            yield meters.family(name, *(([label], count) for label, count in counts.items()))
+            yield family(name, *(([label], count) for label, count in counts.items()))
 
         look = None if self._look is None else self._look()
         status = look.status if look is not None else None

@@ -11,8 +11,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from worker.observing.meters import Combine, Meter, TableLabels, family, meter
-from worker.observing.metric_definitions import definition
+from worker.observing.metric_definitions import Combine, Meter, TableLabels, definition, family, meter
 from worker.observing.overview.figures import drain_seconds, handled_tables
 from worker.observing.status import LaneStatus, Look, PartitionStatus, TableStatus, WorkerStatus
 
@@ -115,10 +114,6 @@ def _of_bounds(status: WorkerStatus) -> Iterator[Metric]:
     yield family("binlane_lanes_fill_ratio", ([], max(fullest, held)))
 
 
-def _oldest(partition: PartitionStatus) -> float | None:
-    return 0.0 if partition.delay_seconds is None and not partition.unfinished else partition.delay_seconds
-
-
 _OF_PARTITION: Mapping[str, Callable[[PartitionStatus], float | None]] = {
     "binlane_partition_paused": lambda each: each.paused,
     "binlane_standstill_seconds": lambda each: each.standstill_seconds,
@@ -135,7 +130,9 @@ _OF_PARTITION: Mapping[str, Callable[[PartitionStatus], float | None]] = {
     "binlane_drain_repeated_records": lambda each: each.repeated,
     "binlane_unread_records": lambda each: each.unread,
     "binlane_lag_records": lambda each: each.lag,
-    "binlane_delay_seconds": _oldest,
+    "binlane_delay_seconds": lambda each: (
+        each.delay_seconds if each.unfinished else each.delay_seconds or 0.0
+    ),
     "binlane_last_source_timestamp_seconds": lambda each: (
         None if each.source_time_ms is None else each.source_time_ms / 1000
     ),

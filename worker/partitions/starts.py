@@ -124,7 +124,9 @@ class Starts:
         checkpoint = self.configuration.checkpoint
         counts: dict[str, int] = {}
         for topic in needs_the_rest_of(partitions, checkpoint.initial, entries, committed):
-            counts[topic] = self._count(consumer, topic)
+            asked = partial(consumer.list_topics, topic, timeout=LOOKUP_SECONDS)
+            found = self.asked(asked).topics
+            counts[topic] = len(found[topic].partitions) if topic in found else 0
             others = [
                 other
                 for number in range(counts[topic])
@@ -168,11 +170,6 @@ class Starts:
             return self.local.load_entries(partitions)
         except StoreAway:  # as for Kafka: its content cannot be guessed
             return self.asked(lambda: self.local.load_entries(partitions))
-
-    def _count(self, consumer: Consumer, topic: str) -> int:
-        """Return the number of partitions of the topic."""
-        found = self.asked(lambda: consumer.list_topics(topic, timeout=LOOKUP_SECONDS)).topics
-        return len(found[topic].partitions) if topic in found else 0
 
     def offset(self, consumer: Consumer, partition: TopicPartition, start: Start) -> int:
         """Convert the start to librdkafka's terms. NOWHERE if Kafka does not answer soon."""

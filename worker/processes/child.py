@@ -47,7 +47,7 @@ class Child:
                 [self._threads.get(each, 0) for each in numbers], reason
             ),
             "close": self._handlers.close,
-            "stack": self._stack,
+            "stack": lambda number: stack_of(self._threads.get(number, 0)),
             "kept": self._batches.count,
         }
 
@@ -77,10 +77,6 @@ class Child:
         log_to(self.events, configuration.logging.level)
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)  # as in the worker: hardly any record is in a cycle
-
-    def _stack(self, number: int) -> str:
-        """Return the stack of the connection's thread, the innermost call last."""
-        return stack_of(self._threads.get(number, 0))
 
 
 def main(passing: int, life: int) -> None:

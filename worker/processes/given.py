@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from dataclasses import dataclass
 from typing import Any, cast
 
 from handlers import HandlerContext
@@ -38,13 +39,13 @@ class Noting:
                 self._into.append((*place[:2], *packed([record])))
 
 
+@dataclass(frozen=True, eq=False)
 class Opening:
     """A handler that the processes open."""
 
-    def __init__(self, number: int, entry: HandlerEntry, context: HandlerContext) -> None:
-        self.number = number
-        self.entry = entry
-        self.context = context
+    number: int
+    entry: HandlerEntry
+    context: HandlerContext
 
     def packed(self) -> tuple[bytes, str, dict[str, Any]]:
         context = self.context

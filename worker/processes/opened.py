@@ -209,7 +209,8 @@ class Batches:
         def may_skip(message: Record, fault: UndecodableRecord) -> bool:
             if not skips(fault, self.configuration.on_undecodable):
                 return False
-            passed.append((_number(work, message), packed_fault(fault)))
+            number = next(place for place, (_, own) in enumerate(work.messages()) if own is message)
+            passed.append((number, packed_fault(fault)))
             return True
 
         if (found := work.decode(may_skip, most_bytes)) is not None:
@@ -267,10 +268,6 @@ class Batches:
             found.topic_id = topic_id
             self._partitions[key] = found
         return found
-
-
-def _number(work: Work, message: Record) -> int:
-    return next(number for number, (_, own) in enumerate(work.messages()) if own is message)
 
 
 def _joined(changes: Sequence[Change]) -> list[int]:

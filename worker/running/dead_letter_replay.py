@@ -22,7 +22,7 @@ from worker.column_rules.transforms import FAULTS
 from worker.configuration import Configuration, HandlerEntry
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import consumer_settings
-from worker.dead_letters.record import DeadLetter
+from worker.dead_letters.topic import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
 from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.formats.registry import NoFormatError

@@ -10,8 +10,7 @@ from worker.configuration.shown import shown_settings
 from worker.formats.registry import NO_FORMAT
 from worker.http.watch import Sources
 from worker.observing import logs
-from worker.observing.overview.history import History, TableHours
-from worker.observing.overview.timeline import Timeline
+from worker.observing.overview.timeline import History, TableHours, Timeline
 from worker.partitions.committer import Committer
 from worker.running.components import Components
 from worker.running.status_report import StatusReport

@@ -16,7 +16,7 @@ from worker.attempts.backoff import describe
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, ConfigurationError, load
 from worker.configuration.agreement import disagreements
-from worker.configuration.faults import key_path
+from worker.configuration.document import key_path
 from worker.observing import logs
 from worker.running.components import Components
 from worker.running.handler_set import OPENING_SECONDS, HandlerOpenError

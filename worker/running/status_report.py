@@ -18,8 +18,8 @@ from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
 from worker.lanes.snapshot import TableView, glance, snapshot
 from worker.observing.overview.figures import PaceMeter, total_lag
-from worker.observing.overview.history import Pulse
 from worker.observing.overview.of_rules import PassingOver
+from worker.observing.overview.timeline import Pulse
 from worker.observing.status import (
     KafkaStatus,
     Look,

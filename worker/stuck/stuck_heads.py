@@ -11,7 +11,7 @@ from handlers.logs import get_logger
 from worker.lanes.lanes import Lanes
 from worker.lanes.record_location import RecordLocation, locate, numbers
 from worker.observing.status import StuckStatus
-from worker.processing.slow_calls import Call, RunningCalls
+from worker.processing.slow_calls import RunningCalls
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit
@@ -37,6 +37,7 @@ _HINTS = {
     "nowhere": "no thread has this record: restart the worker to read it again, and please report this",
 }
 _OTHER_HINT = "it waits for records before it: see the tables of binlane status"
+_ORDER = ("halted", "retrying", "running", "paused", "waiting for others", "queued", "held back")
 
 
 @dataclass(slots=True)
@@ -136,7 +137,9 @@ class StuckHeads:
         wanted = {assignment: known.offset for assignment, known in stuck.items()}
         held, found = self.records.find(wanted)
         for assignment, known in stuck.items():
-            place = _slowest(found.get(assignment, ()))
+            # Of the shards that have a part of the record, the one to look at first.
+            places = found.get(assignment, ())
+            place = min(places, key=lambda each: _ORDER.index(each.doing), default=None)
             told = self._told(assignment, known, place, held.get(assignment))
             if told.state == "nowhere" and assignment.tracker.head != known.offset:
                 continue  # it was finished meanwhile
@@ -161,9 +164,10 @@ class StuckHeads:
                 state = _GROUP
             if place.held_by is not None:
                 held_by = place.held_by[0].record_at(place.held_by[1])
-            call = _longest(self.records.calls.current(), place) if state == "running" else None
-            if call is not None:
-                thread, own = call
+            calls = self.records.calls.current().items() if state == "running" else ()
+            own_calls = [pair for pair in calls if pair[1].work is place.work]
+            if own_calls:  # the handler that has had the place's batch for the longest time
+                thread, own = min(own_calls, key=lambda pair: pair[1].since)
                 handler, handler_seconds = own.handler, round(self.records.clock() - own.since, 1)
                 stack = self.records.calls.stack(thread, own)
         return StuckStatus(
@@ -179,18 +183,6 @@ class StuckHeads:
             handler_seconds=handler_seconds,
             stack=stack,
         )
-
-
-def _slowest(found: Iterable[RecordLocation]) -> RecordLocation | None:
-    """Return the shard to look at first, of those that have a part of the record."""
-    order = ("halted", "retrying", "running", "paused", "waiting for others", "queued", "held back")
-    return min(found, key=lambda place: order.index(place.doing), default=None)
-
-
-def _longest(calls: Mapping[int, Call], place: RecordLocation) -> tuple[int, Call] | None:
-    """Return the thread and call of the handler that has had the place's batch for the longest time."""
-    own = [(thread, call) for thread, call in calls.items() if call.work is place.work]
-    return min(own, key=lambda each: each[1].since, default=None)
 
 
 def _log(assignment: Assignment, told: StuckStatus) -> None:

@@ -53,9 +53,10 @@ class Spans:
     ) -> None:
         """`service`: the worker's name, unless the environment sets another."""
         self.ratio = _ratio(environment) if rule.sample_ratio is None else rule.sample_ratio
-        exporter = OTLPSpanExporter(
-            endpoint=_endpoint(rule.endpoint), headers=rule.headers or None, timeout=rule.timeout
-        )
+        endpoint = rule.endpoint  # None: the environment sets it
+        if endpoint is not None and urlsplit(endpoint).path in ("", "/"):
+            endpoint = endpoint.rstrip("/") + _PATH
+        exporter = OTLPSpanExporter(endpoint=endpoint, headers=rule.headers or None, timeout=rule.timeout)
         self.queue = SpanQueue(exporter, metrics)
         provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(self.ratio)),
@@ -76,13 +77,6 @@ def _ratio(environment: Mapping[str, str]) -> float:
         with suppress(ValueError):
             return min(1.0, max(0.0, float(environment.get("OTEL_TRACES_SAMPLER_ARG") or 1)))
     return _RATIO
-
-
-def _endpoint(url: str | None) -> str | None:
-    """Return the collector's URL; None: the environment sets it."""
-    if url is None or urlsplit(url).path not in ("", "/"):
-        return url
-    return url.rstrip("/") + _PATH
 
 
 def _resource(service: str, environment: Mapping[str, str]) -> dict[str, str]:

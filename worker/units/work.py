@@ -276,6 +276,7 @@ class Work:
             given = table.carried(given, self.chunks, self.ruled_by.rule)
         elif self.decoded_by is not table.elsewhere:
             given = table.elsewhere.carried(given, self.chunks, self.ruled_by.rule)
+        assignments = dict.fromkeys(chunk.assignment for chunk in self.chunks)
         return Batch(
             table.label,
             given,
@@ -285,7 +286,7 @@ class Work:
             positions=self._positions if whole else positions_of(changes),
             records=self.records if whole else len({(c.topic, c.partition, c.offset) for c in changes}),
             shard=self.unit.shard,
-            topic_ids=self._topic_ids(),
+            topic_ids={own.partition.topic: own.topic_id for own in assignments if own.topic_id is not None},
         )
 
     def call(self, handler: Handler, batch: Batch) -> object:
@@ -296,10 +297,6 @@ class Work:
     def borders(self, first: int, end: int) -> list[int]:
         """Return all places where its changes from `first` up to `end` may be split, with both ends."""
         return borders(self.changes or (), first, end)
-
-    def _topic_ids(self) -> dict[str, str]:
-        assignments = dict.fromkeys(chunk.assignment for chunk in self.chunks)
-        return {each.partition.topic: each.topic_id for each in assignments if each.topic_id is not None}
 
     def _positions(self) -> dict[tuple[str, int], tuple[int, int]]:
         positions: dict[tuple[str, int], tuple[int, int]] = {}

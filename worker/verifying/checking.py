@@ -154,7 +154,8 @@ class Check:
         if self._seen:
             keys = [key for key in self._seen if can_be_found(key)]
             sources = self._by_key(self._of_source(self._asked(keys)))
-            replicas = self._by_key(self._replica_rows_of(keys))
+            by = [column.replica for column in self.key_columns]
+            replicas = self._by_key(self._of_replica(self.replica.rows_of(self._names(), keys, by)))
             left: list[Difference] = []
             sought, found = set(keys), {each.key: each for each in outcome.differences}
             for key, states in self._seen.items():
@@ -194,10 +195,6 @@ class Check:
 
     def _asked(self, keys: Sequence[Row]) -> Iterator[Row]:
         return self.source.rows_of(self.table, self.columns, keys, self.key)
-
-    def _replica_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
-        by = [column.replica for column in self.key_columns]
-        return self._of_replica(self.replica.rows_of(self._names(), keys, by))
 
     def _by_key(self, rows: Iterable[Row]) -> dict[Row, list[Row | None]]:
         found: dict[Row, list[Row | None]] = {}

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
 
 from handlers.spark.delta.commits.exactly_once import STRICT
-from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import spark_schema
+from handlers.spark.delta.log_actions import OnlySpark
 from handlers.spark.read.current import columns_of, newest_frame
 from handlers.spark.read.in_duckdb import Source, named, opened, values_of
 from handlers.spark.read.log_heads import Found, head_of

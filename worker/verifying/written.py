@@ -42,7 +42,8 @@ def written(value: Any, source: sa.types.TypeEngine[Any], form: Form, type_: sp.
         if wanted is None:
             return None
         for found in _candidates(value, wanted, source, type_):
-            if has_place(found, type_) and _equal(form.spark(found), wanted):
+            kept = form.spark(found) if has_place(found, type_) else None
+            if kept == wanted or (kept != kept and wanted != wanted):  # noqa: PLR0124 (NaN)
                 return found
     except _FAULTS:
         raise Unwritable(f"{_shown(value)} is not a value of its type") from None
@@ -89,10 +90,6 @@ def _items(value: Any, wanted: Any) -> list[str | None]:
     if not all(item is None or isinstance(item, str) for item in found):
         raise TypeError("not of texts")
     return list(found)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (NaN)
 
 
 def has_place(value: Any, type_: sp.DataType) -> bool:

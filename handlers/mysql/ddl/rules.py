@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from handlers.mysql import ddl
 from handlers.mysql.ddl import CreateTable, DropTable, LoseRows, Operation, RenameTable, TableName
-from handlers.options.section import Section
+from handlers.options.shared import Section
 
 _SWITCHES: dict[type[ddl.Operation], str] = {
     ddl.CreateTable: "create_tables",

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.spark.delta.arrow_rows import fitted, places_of, within, without
-from handlers.spark.delta.data_files import parquet_dataset
-from handlers.spark.delta.log_actions import Bounds, Snapshot
+from handlers.spark.delta.log_actions import Bounds, Snapshot, parquet_dataset
 from handlers.spark.delta.table_columns import ArrowColumns
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.parquet_files import has_former_dates, has_other_names, writing

@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from handlers.spark.delta.checkpoints import duration_ms, keep_house
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.data_files import PHYSICAL_NAME
 from handlers.spark.delta.few_files import FewFiles, Rewrite, TableFile, exact_scalar, put_file
-from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
+from handlers.spark.delta.log_actions import PHYSICAL_NAME, Metadata, Protocol, Snapshot
 from handlers.spark.delta.log_files import Unknown, found_in
 from handlers.spark.delta.table_columns import (
     ID,

@@ -13,8 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from handlers.spark.delta.data_files import PHYSICAL_NAME, SPELLED, OnlySpark, arrow_type, physical_name
-from handlers.spark.delta.log_actions import Metadata
+from handlers.spark.delta.log_actions import (
+    PHYSICAL_NAME,
+    SPELLED,
+    Metadata,
+    OnlySpark,
+    arrow_type,
+    physical_name,
+)
 from handlers.spark.rows.spark_types import can_widen
 from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED
 

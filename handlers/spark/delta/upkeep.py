@@ -17,9 +17,9 @@ from handlers.logs import get_logger
 from handlers.spark.delta.checkpoints import duration_ms
 from handlers.spark.delta.commits.exactly_once import STRICT, MergeConflict, is_conflict, settings
 from handlers.spark.delta.commits.held_segments import exists
-from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.few_files import Rewrite, TableFile, files_of
+from handlers.spark.delta.log_actions import OnlySpark
 from handlers.spark.delta.log_files import has_commits, metadata_in_files, snapshot_in_files
 from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, is_temporary, scheme_of

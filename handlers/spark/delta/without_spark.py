@@ -21,9 +21,9 @@ from handlers.spark.delta.commits.exactly_once import (
     known_segment,
     remember_segment,
 )
-from handlers.spark.delta.data_files import OnlySpark
 from handlers.spark.delta.evolving import Column, spark_schema
 from handlers.spark.delta.few_files import Rewrite, files_of
+from handlers.spark.delta.log_actions import OnlySpark
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion, can_be_made, is_plain, new_table
@@ -200,19 +200,15 @@ class WithoutSpark:
         try:
             if table is not None:
                 return self._fitting(table, changes, shape)
-            first = self._first(changes, shape)
-            return None if first is None else Rewrite((), [first])
+            first = self._last_rows(changes, shape)
+            is_made = first is not None and first.num_rows and can_be_made(first.schema)
+            return Rewrite((), [first]) if is_made else None
         except (ValueError, TypeError, pa.ArrowNotImplementedError):
             return None
         except OSError as error:
             if isinstance(error, FilesError):
                 raise
             return None  # Spark reports what is wrong with the table's files
-
-    def _first(self, changes: pa.Table, shape: Shape) -> pa.Table | None:
-        """Return the rows of a new table."""
-        rows = self._last_rows(changes, shape)
-        return rows if rows is not None and rows.num_rows and can_be_made(rows.schema) else None
 
     def _last_rows(self, changes: pa.Table, shape: Shape) -> pa.Table | None:
         """Return the rows that the changes add to a table without any. None if Spark must find them."""

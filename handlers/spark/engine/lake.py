@@ -110,7 +110,8 @@ class Lake:
             error = trouble
         self._spark_told.set()
         if error is not None and stop_worker is not None and not self._closed:
-            stop_worker(StopWorker(f"handler {self.world.context.handler} needs Spark: {_told(error)}"))
+            told = f"{type(error).__name__}: {error}"
+            stop_worker(StopWorker(f"handler {self.world.context.handler} needs Spark: {told}"))
 
     def _begin_merging(self) -> None:
         with self._merging:
@@ -218,7 +219,3 @@ class Lake:
             self._spark.stop_worker_if_gone(error)
             raise
         self._is_safe = True
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -159,8 +159,11 @@ class Packs:
             after = pieces[0][1].after
             if seen.get(log) == after:
                 continue
-            if not left or not self._has_gone_on(log, after):
-                return  # the log's worker will continue
+            if not left:
+                return
+            newest = SegmentFolder(self.files, f"{self.logs}/{log}", now=lambda: 0).newest()
+            if 0 < newest <= after:
+                return  # the log exists, and its worker will continue
             left -= 1
             seen[log] = after
         # Its worker may be idle. Then that worker begins another stream.
@@ -170,11 +173,6 @@ class Packs:
         if all(seen.get(log) == pieces[0][1].after for log, pieces in logs.items()):
             self._remove(stream)
             self._forget_removed(stream)
-
-    def _has_gone_on(self, log: str, after: int) -> bool:
-        """Whether a log has a segment after this one. Also for a log that no longer exists."""
-        newest = SegmentFolder(self.files, f"{self.logs}/{log}", now=lambda: 0).newest()
-        return newest == 0 or newest > after
 
     def _forget_removed(self, stream: str) -> None:
         """Other workers have written its known pieces into segments, too."""

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_notes import held_in_files, notes_in_files, read_note
 from handlers.spark.delta.commits.held_segments import held_by, last_note
-from handlers.spark.delta.data_files import OnlySpark, dataset_of
+from handlers.spark.delta.log_actions import OnlySpark, dataset_of
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.log.beside import Held, ToldHeld
 from handlers.spark.log.marks import Marks

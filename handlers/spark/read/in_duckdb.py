@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 import sqlglot
 
 from handlers.spark.delta.commits.commit_notes import held_in_files
-from handlers.spark.delta.data_files import OnlySpark, dataset_of, parquet_dataset
-from handlers.spark.delta.log_actions import Snapshot
+from handlers.spark.delta.log_actions import OnlySpark, Snapshot, dataset_of, parquet_dataset
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.locations import ICEBERG
 from handlers.spark.log.beside import owner_of

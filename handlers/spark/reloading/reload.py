@@ -97,7 +97,9 @@ class SparkReload:
             )
             if not self.marks():
                 raise Refused(f"worker {self._context.worker} has applied no change of it yet")
-            self._new = self._opened(self._new_options(), self._new_context())
+            name, handles = f"{self._context.handler}~reload", lambda table: table == self._table
+            context = msgspec.structs.replace(self._context, handler=name, handles=handles)
+            self._new = self._opened(self._new_options(), context)
 
     def _opened(self, options: SparkOptions, context: HandlerContext) -> Lake:
         """The lake is not started: it does nothing by itself."""
@@ -113,10 +115,6 @@ class SparkReload:
         place = f"{self._root}/{self._folder}/{self._own_name}".replace("{", "{{").replace("}", "}}")
         here = {"path": f"{place}/{{database}}/{{table}}", "table": None, "shared_segments": "0s"}
         return SparkOptions.model_validate({**self._given, **here})
-
-    def _new_context(self) -> HandlerContext:
-        own = f"{self._context.handler}~reload"
-        return msgspec.structs.replace(self._context, handler=own, handles=lambda table: table == self._table)
 
     def marks(self) -> Mapping[Partition, Place]:
         """Without pieces in packs: reading those would end their streams."""

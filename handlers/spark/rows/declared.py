@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -63,7 +63,9 @@ class Declared:
     def of(
         cls, columns: StructType, partitions: Collection[str], properties: Mapping[str, str], zone: str
     ) -> Declared:
-        sized = {one.name.lower(): found for one in columns.fields if (found := _sized(one)) is not None}
+        sizes = ((one, (one.metadata or {}).get("__CHAR_VARCHAR_TYPE_STRING", "")) for one in columns.fields)
+        # CHAR or VARCHAR, and its size.
+        sized = {one.name.lower(): found.groups() for one, size in sizes if (found := _SIZED.fullmatch(size))}
         checks = {
             f"CHECK {name.removeprefix(_CHECK)} ({condition})": condition
             for name, condition in properties.items()
@@ -212,9 +214,3 @@ def _inner(column: StructField) -> str | None:
             if (found := _inner(one) if one.nullable else one.name) is not None:
                 return f"{column.name}.{found}"
     return None
-
-
-def _sized(column: StructField) -> Sequence[str] | None:
-    """Return CHAR or VARCHAR, and its size."""
-    found = _SIZED.fullmatch((column.metadata or {}).get("__CHAR_VARCHAR_TYPE_STRING", ""))
-    return None if found is None else found.groups()

@@ -126,7 +126,8 @@ class ConnectServer:
 
     def raise_if_gone(self, error: BaseException) -> None:
         """Raise TargetUnavailable if the server is away, or the session is lost."""
-        if _ends_retries(error) and error.__cause__ is not None:
+        is_wrapped = isinstance(error, PySparkException) and error.getCondition() == "RETRIES_EXCEEDED"
+        if is_wrapped and error.__cause__ is not None:
             error = error.__cause__  # pyspark 4.0 wraps the last attempt's error
         if _is_lost(error):
             trouble = "has forgotten the session"
@@ -167,10 +168,6 @@ def _set(session: Any, key: str, value: str) -> None:
                 f"spark.conf: {key} cannot be set for a session: set it when the Connect server is started"
             ) from None
         raise
-
-
-def _ends_retries(error: BaseException) -> bool:
-    return isinstance(error, PySparkException) and error.getCondition() == "RETRIES_EXCEEDED"
 
 
 def _is_lost(error: BaseException) -> bool:

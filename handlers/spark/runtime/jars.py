@@ -97,7 +97,9 @@ def library_jars(library: str) -> list[Path]:
         raise JarsError(
             f"{unknown}. Install one of them: pip install 'pyspark~={versions.DEFAULT}.0'"
         ) from None
-    return resolve([wanted], kind=library, without=_shipped_with_spark(), digests=known_digests())
+    names = (re.match(r"(.+?)-\d.*\.jar$", jar.name) for jar in spark_jars_folder().glob("*.jar"))
+    shipped = {name.group(1) for name in names if name}
+    return resolve([wanted], kind=library, without=shipped, digests=known_digests())
 
 
 def resolve(
@@ -141,11 +143,6 @@ def spark_jars_folder() -> Path:
 def _installed(home: Path) -> list[Path]:
     libs = home / "libs"
     return sorted(libs.glob("*.jar")) if any(libs.glob("kafka_*.jar")) else []
-
-
-def _shipped_with_spark() -> set[str]:
-    names = (re.match(r"(.+?)-\d.*\.jar$", jar.name) for jar in spark_jars_folder().glob("*.jar"))
-    return {name.group(1) for name in names if name}
 
 
 @cache

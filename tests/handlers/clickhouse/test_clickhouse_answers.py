@@ -14,8 +14,7 @@ from servers.server_process import PASSWORD
 
 from handlers import Batch, HandlerContext, TargetUnavailable
 from handlers.clickhouse import ClickHouseHandler
-from handlers.clickhouse.client import ClickHouseClient
-from handlers.clickhouse.options import ClickHouseOptions
+from handlers.clickhouse.client import ClickHouseClient, ClickHouseOptions
 from handlers.failures import UnfitPlace
 from handlers.http.parts import Refused, RequestRefused
 from handlers.options.faults import check_options

@@ -11,9 +11,8 @@ from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
 from handlers import Batch, HandlerContext
-from handlers.elasticsearch.client import SearchClient
+from handlers.elasticsearch.client import ElasticsearchOptions, SearchClient
 from handlers.elasticsearch.indexes import Indexes
-from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.testing import make_batch
 from handlers.versioned.versions import UnfitColumn
 

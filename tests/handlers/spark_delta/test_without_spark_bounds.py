@@ -14,7 +14,7 @@ import pytest
 from delta_lab import MakeTable, Table, at, shape
 
 from handlers.spark.delta.commits.exactly_once import settings
-from handlers.spark.delta.data_files import OnlySpark
+from handlers.spark.delta.log_actions import OnlySpark
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles

@@ -9,7 +9,7 @@ import pytest
 from delta_reading import check_read
 from view_lab import COLUMNS, HandMade, row, shape
 
-from handlers.spark.delta.data_files import OnlySpark
+from handlers.spark.delta.log_actions import OnlySpark
 from handlers.spark.read.current import current
 from handlers.spark.read.in_duckdb import read_at
 

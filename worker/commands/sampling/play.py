@@ -20,7 +20,7 @@ from offsets.types import TopicPartition
 from worker.commands.sampling.sample import default_topic
 from worker.configuration import Configuration, TableRule, load
 from worker.configuration.formats import formats_of
-from worker.dead_letters.record import DeadLetter, read_letter
+from worker.dead_letters.topic import DeadLetter, read_letter
 from worker.dead_letters.writing import DeadLetters
 from worker.fetching.routing import Router
 from worker.formats.decoding import learn

@@ -77,13 +77,8 @@ class Column(msgspec.Struct, gc=False):
     """The labels of an enum or a set, each in quotes."""
 
 
-def type_of_column(column: Column) -> str:
-    """`BIGINT UNSIGNED` of length 20 -> `bigint(20) unsigned`."""
-    name = column.type_expression or column.type_name
-    return _type_text(name, column.length, column.scale, column.enum_values)
-
-
 def _type_text(name: str, length: int | None, scale: int | None, labels: Sequence[str] | None) -> str:
+    """`BIGINT UNSIGNED` of length 20 -> `bigint(20) unsigned`."""
     words = name.lower().split()
     end = len(words)
     while end > 1 and words[end - 1] in _ATTRIBUTES:
@@ -106,10 +101,13 @@ def type_of_field(field: Field, *, is_mysql: bool) -> str | None:
 
     With `column.propagate.source.type` or `datatype.propagate.source.type` it is MySQL's own type. Otherwise
     it is the narrowest type for all values of the Connect type."""
-    labels = _labels(field)
+    labels = None
+    if field.name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
+        labels = [literal(label) for label in unquoted_list(field.parameter("allowed") or "")]
     own = field.parameter(f"{SOURCE}type") if is_mysql else None
     if own is not None:
-        length, scale = (_number(field.parameter(SOURCE + part)) for part in ("length", "scale"))
+        sizes = (field.parameter(SOURCE + part) or "" for part in ("length", "scale"))
+        length, scale = (int(size) if size.isdecimal() else None for size in sizes)
         return _type_text(own, length, scale, labels)
     if labels is not None:
         return f"{'set' if field.name == 'io.debezium.data.EnumSet' else 'enum'}({','.join(labels)})"
@@ -130,16 +128,6 @@ def _decimal(field: Field) -> str:
     places = int(scale)
     # The connector sends the scale without its sign: see connect/values.py.
     return sized_decimal(int(precision), places - 2048 if places > 1000 else places)
-
-
-def _labels(field: Field) -> list[str] | None:
-    if field.name not in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
-        return None
-    return [literal(label) for label in unquoted_list(field.parameter("allowed") or "")]
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
 
 
 def fields_of(head: Head | None, *, hidden: str | None) -> dict[str, Field]:
@@ -271,7 +259,12 @@ def lessons(change: SchemaChange) -> Iterator[tuple[str, str, TableDefinition | 
         if one.type == "DROP":
             yield *name, None
         elif one.table is not None:
-            types = {column.name: type_of_column(column) for column in one.table.columns}
+            types = {
+                own.name: _type_text(
+                    own.type_expression or own.type_name, own.length, own.scale, own.enum_values
+                )
+                for own in one.table.columns
+            }
             yield *name, TableDefinition(types, tuple(one.table.key) if one.table.key else None)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from handlers.options.matching import table_matcher
-from handlers.options.section import Section
+from handlers.options.shared import Section
 from handlers.options.values import TablePattern, not_allowed
 
 _TYPE = "a type in the source's own words, such as numeric(12,2), bytea, timestamptz or varbinary(16)"

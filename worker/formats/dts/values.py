@@ -127,13 +127,11 @@ _CODECS = {
 }  # fmt: skip
 
 
-def _latin1_characters() -> str:
-    """MySQL's latin1: cp1252 with its five unused bytes as control characters."""
-    unused = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
-    return "".join(chr(byte) if byte in unused else bytes([byte]).decode("cp1252") for byte in range(256))
-
-
-_LATIN1 = _latin1_characters()
+# MySQL's latin1: cp1252 with its five unused bytes as control characters.
+_LATIN1 = "".join(
+    chr(byte) if byte in {0x81, 0x8D, 0x8F, 0x90, 0x9D} else bytes([byte]).decode("cp1252")
+    for byte in range(256)
+)
 
 
 @cache

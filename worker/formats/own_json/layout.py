@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from handlers.mysql.types import read_type
 from handlers.options.faults import nearest
 from handlers.options.matching import table_matcher
-from handlers.options.section import Section
+from handlers.options.shared import Section
 from handlers.options.values import TablePattern, not_allowed, text
 from worker.formats.own_json.paths import InKey, InValue, read_source
 from worker.formats.own_json.rows import TYPE_NAMES, said

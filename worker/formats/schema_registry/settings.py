@@ -6,11 +6,9 @@ from functools import partial
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
 
-from handlers.options.section import Section
-from handlers.options.shared import TlsOptions, server_url
-from handlers.options.values import PositiveDuration, PositiveSize, duration, size, text
+from handlers.options.shared import Section, TlsOptions, server_url
+from handlers.options.values import PositiveDuration, PositiveSize, duration, not_allowed, size, text
 
 _URL = "a URL such as https://HOST:8081, without a user in it (basic_auth), a query or a fragment"
 
@@ -61,9 +59,5 @@ class SchemaRegistrySettings(Section):
     @model_validator(mode="after")
     def _one_proof(self) -> Self:
         if self.basic_auth is not None and self.bearer_token is not None:
-            raise PydanticCustomError(
-                "not_allowed",
-                "allowed: {allowed}",
-                {"allowed": "basic_auth or bearer_token, not both", "nearest": None},
-            )
+            raise not_allowed("basic_auth or bearer_token, not both")
         return self

@@ -27,11 +27,6 @@ def lag_of(status: WorkerStatus) -> int | None:
     return total_lag([each.lag for each in status.partitions])
 
 
-def delay_of(status: WorkerStatus) -> float | None:
-    """Return seconds since the oldest unfinished change happened; None if there is no partition."""
-    return max((each.delay_seconds or 0.0 for each in status.partitions), default=None)
-
-
 def is_late(table: TableStatus) -> bool:
     return (table.delay_seconds or 0.0) >= LATE_SECONDS
 

@@ -8,8 +8,7 @@ import msgspec
 
 from worker.observing.overview import figures
 from worker.observing.overview.figures import drain_seconds, outlook, repeated_records
-from worker.observing.overview.history import Point
-from worker.observing.overview.timeline import Entry
+from worker.observing.overview.timeline import Entry, Point
 from worker.observing.overview.trouble import Trouble
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
@@ -51,6 +50,7 @@ class Live(msgspec.Struct, frozen=True):
     rate: float | None
     lag: int | None
     delay: float | None
+    """Seconds since the oldest unfinished change happened; None if there is no partition."""
     outlook: str
     """When the lag will be gone; empty: it is normal, or not known."""
     drain_seconds: float
@@ -106,7 +106,7 @@ class Live(msgspec.Struct, frozen=True):
             tables=len(status.tables) + status.tables_omitted,
             rate=rate,
             lag=figures.lag_of(status),
-            delay=figures.delay_of(status),
+            delay=max((each.delay_seconds or 0.0 for each in status.partitions), default=None),
             outlook=outlook(status),
             drain_seconds=drain_seconds(status),
             repeated=repeated_records(status),

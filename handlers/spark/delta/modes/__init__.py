@@ -7,8 +7,7 @@ from pyspark.sql import SparkSession
 from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.delta.modes.bringing import NUMBER, Bringing, save
 from handlers.spark.delta.modes.history import History
-from handlers.spark.delta.modes.keyless import KeylessReplica
-from handlers.spark.delta.modes.replica import Replica
+from handlers.spark.delta.modes.replica import KeylessReplica, Replica
 from handlers.spark.options import SparkOptions
 
 

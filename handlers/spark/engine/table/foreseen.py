@@ -94,7 +94,9 @@ class Foreseen:
         except ddl.StatementError:
             return None
         kinds = {type(one) for one in operations}
-        if kinds != {ddl.TruncateTable} and self._is_fixed(operations):
+        names = (name for one in operations for name in _columns_of(one))
+        is_fixed = self.fixed is None or any(_is_in(self.fixed, name) for name in names)
+        if kinds != {ddl.TruncateTable} and is_fixed:
             return None
         if not operations or any(one.table != self.own or self.rules.switch_off(one) for one in operations):
             return None
@@ -104,11 +106,6 @@ class Foreseen:
         for operation in operations:
             fields = None if fields is None else self._followed(operation, fields, shape.key)
         return None if not fields else Shape(pa.schema(fields), shape.key)
-
-    def _is_fixed(self, operations: Sequence[ddl.Operation]) -> bool:
-        if self.fixed is None:
-            return True
-        return any(_is_in(self.fixed, name) for one in operations for name in _columns_of(one))
 
     def _followed(
         self, operation: ddl.Operation, fields: list[pa.Field], key: Collection[str]

@@ -58,7 +58,10 @@ class Judging:
                 frame = frame.where(f"{quoted(prefix + 'op')} <> 'delete'")
             table = look(session, self.ref) if is_there or keeps_all else None
             if table is None:
-                frame = in_kinds(whole_rows(frame, prefix), declared.kinds)
+                absent = prefix + "absent"
+                if absent in frame.columns:
+                    frame = frame.where(f"{quoted(absent)} IS NULL")
+                frame = in_kinds(frame, declared.kinds)
             else:
                 frame = as_in_table(frame, self.ref, table, shape, prefix)
             found = first_refused(frame, piece.rows.num_rows, conditions)
@@ -85,12 +88,6 @@ _PLACE = "_binlane_place"
 _JUDGED = "binlane_judged"
 _DATA = "22"
 """Prefix of the SQLSTATEs of Spark's errors about a value."""
-
-
-def whole_rows(frame: DataFrame, prefix: str) -> DataFrame:
-    """Remove the rows that lack some columns."""
-    absent = prefix + "absent"
-    return frame.where(f"{quoted(absent)} IS NULL") if absent in frame.columns else frame
 
 
 def in_kinds(frame: DataFrame, kinds: Mapping[str, str]) -> DataFrame:
@@ -127,7 +124,8 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
         elif (how := metadata.get("delta.generationExpression")) is not None:
             generated[field.name] = how
         elif not any(key.startswith("delta.identity.") for key in metadata):
-            new = _default(field)
+            default = metadata.get("CURRENT_DEFAULT")
+            new = "NULL" if default is None else f"CAST({default} AS {sql_type(field.dataType)})"
             value = f"IF(t.{quoted(shape.key[0])} IS NULL, {new}, {there})" if is_kept else new
             columns.append(f"{value} AS {quoted(field.name)}")
     frame.createOrReplaceTempView(_JUDGED)
@@ -137,11 +135,6 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
         join = f" LEFT JOIN {ref.sql} AS t ON {' AND '.join([equal(shape.key, 's', 't'), *bounds])}"
     whole = in_kinds(session.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}"), kinds)
     return whole.selectExpr("*", *(f"{how} AS {quoted(name)}" for name, how in generated.items()))
-
-
-def _default(field: StructField) -> str:
-    value = (field.metadata or {}).get("CURRENT_DEFAULT")
-    return "NULL" if value is None else f"CAST({value} AS {sql_type(field.dataType)})"
 
 
 def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) -> tuple[int, str] | None:

@@ -214,7 +214,8 @@ class Weights:
         key = id(schema)
         if key not in self._known:
             self._known[key] = None
-            self._known[key] = self._record(schema) if schema.kind == "record" else _enum(schema)
+            labels = max(map(_text, schema.symbols), default=0)
+            self._known[key] = self._record(schema) if schema.kind == "record" else VALUE + labels
         known = self._known[key]
         if known is None:
             raise SchemaError("a record has itself as a required field, so its values would be endless")
@@ -227,10 +228,6 @@ class Weights:
             if weight > _MOST:
                 raise SchemaError(f"a record's values would take more than {_MOST >> 20} MiB, however small")
         return weight
-
-
-def _enum(schema: AvroSchema) -> int:
-    return VALUE + max(map(_text, schema.symbols), default=0)
 
 
 def _text(text: str) -> int:
