@@ -172,11 +172,12 @@ class Schemas:
                 ):
                     modify_column(target, table, column)
         if not self._drops or not self._rules.drop_columns:
-            kept = map(spelled, noted.difference(dropped))
-            new_names = set(map(spelled, types)).difference(kept, shared)
-            for name in [one for one in dropped if spelled(one) in new_names]:
-                dropped.remove(name)
-                dropped += set_column_aside(target, table, target.column(table, name))
+            kept = {*map(spelled, noted.difference(dropped)), *shared}
+            # A new column may have the name that it gets, or in PostgreSQL find one of another case.
+            while aside := [one for one in dropped if spelled(one) in {*map(spelled, types)} - kept]:
+                dropped.remove(aside[0])
+                dropped += set_column_aside(target, table, target.column(table, aside[0]))
+                columns = target.columns(table)
         return [name for name in dropped if name not in types]
 
     def _shared(self, target: Target, own: TableName) -> dict[str, str]:

@@ -183,6 +183,24 @@ def test_a_kept_column_is_not_the_next_one_beside_one_of_another_case(make_sql: 
     assert found == [(1, "X", None, "x"), (2, "Y", None, None), (3, "Z", "z", None)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "former"), [("postgres", ["C", "c"]), ("postgres", ["C"]), ("sqlite", ["c"])]
+)
+def test_a_kept_column_is_set_aside_until_no_new_one_finds_it(
+    make_sql: MakeLab, kind: str, former: list[str]
+) -> None:
+    lab = make_sql(kind)
+    new = ["c"] if len(former) > 1 else ["c", "c_old"]
+    steps = ["id", *former], ["id", former[0]], ["id"], ["id", *new]
+    with lab.handler(ddl={"drop_columns": False}) as handler:
+        for number, names in enumerate(steps):
+            types = SchemaTypes({"id": "int", **dict.fromkeys(names[1:], "longtext")})
+            row = {"id": number, **{name: f"{name}{number}" for name in names[1:]}}
+            handler.handle(batch(types, row, offset=number))
+    for row in lab.rows():
+        assert [row[name] for name in new] == [f"{name}3" if row["id"] == 3 else None for name in new]
+
+
 def test_a_column_that_is_not_there_yet_is_not_one_of_another_case(make_sql: MakeLab) -> None:
     lab = make_sql("postgres")
     one = SchemaTypes({"id": "int", "Gone": "longtext"})
