@@ -171,15 +171,15 @@ class Kept:
         has_locks = self.connection.dialect.name != "duckdb"
         return self.connection.scalar(found.with_for_update() if locked and has_locks else found)
 
-    def seen_by_others(self, name: TableName) -> dict[str, str]:
-        """Return full name -> last text of all other source tables. The handler's own texts come first."""
+    def seen_by_others(self, name: TableName) -> Sequence[tuple[str, str]]:
+        """Return (full name, last text) of all other source tables. The handler's own texts come last."""
         columns = self.marks.c
         mine = (columns.worker == self.worker) & (columns.handler == self.handler)
         of_schema = (columns.shard == _OF_SCHEMA) & (columns.topic == NO_TOPIC)
         others = sa.select(columns.source_table, columns.seen_columns).where(
             of_schema, columns.source_table != str(name), columns.seen_columns.is_not(None)
         )
-        return {row[0]: row[1] for row in self.connection.execute(others.order_by(mine))}
+        return [(row[0], row[1]) for row in self.connection.execute(others.order_by(mine))]
 
     def note_columns(self, name: TableName, text: str, *, is_first: bool) -> None:
         """Store the text. If `is_first`, a note of another worker makes the database raise an error."""

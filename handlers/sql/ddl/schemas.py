@@ -52,6 +52,8 @@ class Seen(msgspec.Struct, frozen=True):
     """Columns of the source that records of its log had, not only the snapshot."""
     dropped: list[str]
     """Dropped columns of the target that earlier records may still contain."""
+    target: str = ""
+    """OwnTables.key of the target's table; empty: noted by an earlier release."""
 
 
 _read_seen = msgspec.json.Decoder(Seen).decode
@@ -90,9 +92,10 @@ class Schemas:
         seen = _seen_of(kept, own)
         if replay_of is not None:
             return changes if seen is None else _without_dropped(changes, seen)
-        if _to_note(change, types, seen) is not None:
+        place = self._place(kept, own)
+        if _to_note(change, types, seen, place) is not None:
             seen = _seen_of(kept, own, locked=True)  # another worker may have noted one meanwhile
-            noted = _to_note(change, types, seen)
+            noted = _to_note(change, types, seen, place)
             if noted is not None:
                 _note(kept, own, noted, is_first=seen is None)
                 return changes
@@ -129,7 +132,7 @@ class Schemas:
             if seen is None or not _is_newer(change, seen):
                 return table
             dropped = self._follow(target, own, seen, types)
-            _note(kept, own, _seen(change, types, seen, dropped))
+            _note(kept, own, _seen(change, types, self._place(kept, own), seen, dropped))
         if target.done:
             log.info("schema_followed", table=str(own), statements=target.done)
         return table
@@ -169,23 +172,30 @@ class Schemas:
                 ):
                     modify_column(target, table, column)
         if not self._drops or not self._rules.drop_columns:
-            kept = map(spelled, noted.difference(dropped))
-            new_names = set(map(spelled, types)).difference(kept, shared)
-            for name in [one for one in dropped if spelled(one) in new_names]:
-                dropped.remove(name)
-                dropped += set_column_aside(target, table, target.column(table, name))
+            kept = {*map(spelled, noted.difference(dropped)), *shared}
+            # A new column may have the name that it gets, or in PostgreSQL find one of another case.
+            while aside := [one for one in dropped if spelled(one) in {*map(spelled, types)} - kept]:
+                dropped.remove(aside[0])
+                dropped += set_column_aside(target, table, target.column(table, aside[0]))
+                columns = target.columns(table)
         return [name for name in dropped if name not in types]
 
     def _shared(self, target: Target, own: TableName) -> dict[str, str]:
         """Return column -> full type of the other source tables that share the target's table."""
-        found: dict[str, str] = {}
-        for name, text in target.kept.seen_by_others(own).items():
+        found: dict[str, Iterable[SeenColumn]] = {}
+        known = ("", self._place(target.kept, own))  # another handler may write that source table elsewhere
+        for name, text in target.kept.seen_by_others(own):
             # Any dot may be the one between database and table.
             ends = (place for place, letter in enumerate(name) if letter == ".")
-            if any(target.table(own) == self._naming.target(name[:end], name[end + 1 :]) for end in ends):
-                columns = _read_seen(text).columns
-                found |= {one.to: one.kept for one in columns.values() if one.to is not None}
-        return found
+            seen = _read_seen(text)
+            if seen.target in known and any(
+                target.table(own) == self._naming.target(name[:end], name[end + 1 :]) for end in ends
+            ):
+                found[name] = seen.columns.values()  # the handler's own text comes last
+        return {one.to: one.kept for columns in found.values() for one in columns if one.to is not None}
+
+    def _place(self, kept: Kept, own: TableName) -> str:
+        return kept.own_tables.key(self._naming.target(*own))
 
     def _allows(self, operation: DropColumn | ModifyColumn) -> bool:
         switch = self._rules.switch_off(operation)
@@ -266,7 +276,7 @@ def _spelled(target: Target, type_: sa.types.TypeEngine[object]) -> str:
 
 
 def _seen(
-    change: Change, types: SchemaTypes, before: Seen | None = None, dropped: Sequence[str] = ()
+    change: Change, types: SchemaTypes, target: str, before: Seen | None = None, dropped: Sequence[str] = ()
 ) -> Seen:
     columns = _columns_of(types)
     streamed = set() if before is None else set(before.streamed) & columns.keys()
@@ -278,18 +288,19 @@ def _seen(
         change.offset,
         sorted(streamed) if change.op == "snapshot" else list(columns),
         list(dropped),
+        target,
     )
 
 
-def _to_note(change: Change, types: SchemaTypes, seen: Seen | None) -> Seen | None:
+def _to_note(change: Change, types: SchemaTypes, seen: Seen | None, target: str) -> Seen | None:
     """Return the new note for a change that needs no DDL, or None if nothing is new."""
     if seen is None:
-        return _seen(change, types)
-    if change.op == "snapshot" or seen.columns.keys() <= set(seen.streamed):
+        return _seen(change, types, target)
+    is_known = change.op == "snapshot" or seen.columns.keys() <= set(seen.streamed)
+    if (is_known and seen.target == target) or seen.columns != _columns_of(types):
         return None
-    if seen.columns != _columns_of(types):
-        return None
-    return msgspec.structs.replace(seen, streamed=list(seen.columns))
+    streamed = seen.streamed if is_known else list(seen.columns)
+    return msgspec.structs.replace(seen, streamed=streamed, target=target)
 
 
 def _note(kept: Kept, name: TableName, seen: Seen, *, is_first: bool = False) -> None:
