@@ -13,7 +13,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from worker.http.server import HttpServer, ListenError
+from worker.http.listening import ListenError
+from worker.http.server import HttpServer
 
 
 def application() -> Starlette:

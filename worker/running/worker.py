@@ -22,7 +22,7 @@ from worker.attempts.backoff import describe
 from worker.certificate import Certificate, CertificateError
 from worker.configuration import Configuration
 from worker.fetching.routing import UndecodableHalt
-from worker.http.server import ListenError
+from worker.http.listening import ListenError
 from worker.observing import logs
 from worker.observing.status import WorkerState
 from worker.observing.unblock_messages import Answer, PauseRequest, UnblockRequest
