@@ -334,10 +334,11 @@ def test_nothing_is_left_of_processes_that_ended(
 
 
 def test_a_process_that_ends_while_it_is_started_says_how() -> None:
+    gc.collect()  # what an earlier test left may close now
     before = files()
     own = beginning.begun()
     own.child.kill()
     own.child.wait()
     with pytest.raises(OSError, match=r"^it ended at its start: SIGKILL$"):
         process.Process(0, Listener(NO_METRICS, fail=pytest.fail, rebuilt=pytest.fail), pytest.fail, own)
-    assert files() == before
+    assert files() <= before

@@ -112,7 +112,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: [str(value) for value in one.values()])
 
 
-@pytest.mark.parametrize("mode", ["replica", "history", "changelog"])
+@pytest.mark.parametrize("mode", ["replica", pytest.param("history", marks=pytest.mark.soak), "changelog"])
 def test_a_table_has_the_same_rows_with_child_processes(
     stage_in: Make, tmp_path: Path, computed: list[str], mode: str
 ) -> None:
