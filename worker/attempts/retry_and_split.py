@@ -33,24 +33,6 @@ class HandlerRun:
     The changes before `done` are applied, skipped or dead-lettered. `ends` is a stack. Its top is the end of
     the piece that is tried next. The entries below are the ends of the pieces after it."""
 
-    __slots__ = (
-        "_condemned",
-        "accepted",
-        "attempt",
-        "circuit",
-        "delay",
-        "done",
-        "ends",
-        "error",
-        "handler",
-        "limit",
-        "name",
-        "retry_at",
-        "seconds",
-        "splitting",
-        "turn",
-    )
-
     def __init__(self, bound: BoundHandler, lane: int, total: int) -> None:
         self.name = bound.name
         self.bind(bound, lane)

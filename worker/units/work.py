@@ -28,32 +28,6 @@ _NONE: Mapping[int, SetAside] = {}
 class Work:
     """A batch of one unit on its way through its handlers: its records, and the progress of each handler."""
 
-    __slots__ = (
-        "bytes",
-        "changes",
-        "chunks",
-        "continues",
-        "decoded_by",
-        "ends",
-        "finished",
-        "in_file",
-        "judged_by",
-        "lent",
-        "most_bytes",
-        "orders",
-        "parked",
-        "promised",
-        "raised",
-        "records",
-        "ruled_by",
-        "runs",
-        "shortened",
-        "table",
-        "trace",
-        "tried_again",
-        "unit",
-    )
-
     trace: Any
     """Its trace, set by a processor that traces. Otherwise it is not set and not read."""
 

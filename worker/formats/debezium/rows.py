@@ -191,22 +191,6 @@ class RowsDecoder:
 class RowShape:
     """The readers of a table's rows between two changes of its schema. Threads share it."""
 
-    __slots__ = (
-        "columns",
-        "database",
-        "definition",
-        "head",
-        "may_lack_values",
-        "postgresql",
-        "practice",
-        "readers",
-        "schema",
-        "stream",
-        "sure",
-        "table",
-        "types",
-    )
-
     def __init__(
         self,
         head: Head | None,
