@@ -23,6 +23,8 @@ from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef, path_safe
 
+_NAME_BYTES = 255
+
 Steps = Mapping[str, Sequence[str]]
 """Step -> the columns recorded with it."""
 
@@ -109,10 +111,16 @@ class Progress:
     def __init__(
         self, around: Surroundings, places: Sequence[Place], table: TableName, step: str, what: str
     ) -> None:
-        """`places`: see KeptSteps. `what`: the step's effect."""
+        """`places`: see KeptSteps. `what`: the step's effect. A file of an earlier release, without a table
+        in its path, counts if its text is the same."""
+        root = f"{around.root}/ddl"
         self._files = around.files
         self._what = what
-        self._paths = [f"{folder_of(f'{around.root}/ddl', place, table)}/{step}" for place in places]
+        self.path, *self._others = [f"{folder_of(root, place, table)}/{step}" for place in places]
+        for topic, *numbers in places:
+            name = f"{path_safe(topic)}-{'-'.join(map(str, numbers))}"
+            if len(name.encode()) <= _NAME_BYTES:
+                self._others.append(f"{root}/{name}/{step}")
 
     @property
     def has_begun(self) -> bool:
@@ -126,8 +134,8 @@ class Progress:
     def away(self) -> str:
         """Return where the begun step moves the table's folder. A worker that knows the topic's id moves it
         where one that does not know the id would."""
-        begun = [each for each in self._paths if self._tells(f"{each}.begun")]
-        return f"{begun[-1] if begun else self._paths[0]}.away"
+        begun = [each for each in (self.path, *self._others) if self._tells(f"{each}.begun")]
+        return f"{(begun or [self.path])[-1]}.away"
 
     def begin(self) -> None:
         self._put("begun")
@@ -136,7 +144,7 @@ class Progress:
         self._put("done")
 
     def _is_told(self, state: str) -> bool:
-        return any(self._tells(f"{path}.{state}") for path in self._paths)
+        return any(self._tells(f"{path}.{state}") for path in (self.path, *self._others))
 
     def _tells(self, path: str) -> bool:
         try:
@@ -152,7 +160,7 @@ class Progress:
 
     def _put(self, state: str) -> None:
         with suppress(AlreadyThere):  # an earlier attempt wrote it
-            self._files.put(f"{self._paths[0]}.{state}", msgspec.json.encode(_Written(self._what)))
+            self._files.put(f"{self.path}.{state}", msgspec.json.encode(_Written(self._what)))
 
 
 def folder_of(root: str, place: Place, table: TableName) -> str:

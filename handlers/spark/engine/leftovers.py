@@ -16,7 +16,7 @@ from handlers.spark.delta.log_files import has_commits
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import PENDING
-from handlers.spark.log.beside import Owner, look_in, owner_of
+from handlers.spark.log.beside import Owner, fits, look_in, owner_of
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.log_heads import end_of
 from handlers.spark.table_ref import TableRef
@@ -179,7 +179,7 @@ class FoundLogs:
         """See Search. Other handlers may have logs here, too."""
         tables = self._tables
         ref = self._locations.ref(owner.database, owner.table)
-        if ref.log_folder != folder or owner != tables.owner_of(owner.database, owner.table):
+        if ref.log_folder != folder or not fits(owner, tables.owner_of(owner.database, owner.table)):
             return None
         known = tables.serving(folder)
         if known is not None and not tables.has(known):
@@ -198,8 +198,11 @@ class FoundLogs:
             if known is not None:
                 tables.let_go(known)  # it was idle, and its owner continues it
             return max(_SOON, self._foreign[folder][0] - time.time())
-        if known is None and self._is_gone(ref):
-            return None
+        if known is None:
+            if self._is_gone(ref):
+                return None
+            if owner.prefix is None:
+                tables.check_prefix(folder)  # before it is claimed: another handler may be able to read it
         with tables.used(owner.database, owner.table) as sink:
             if not tables.claim_free(sink):
                 return _SOON

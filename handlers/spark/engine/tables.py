@@ -18,7 +18,7 @@ from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
-from handlers.spark.log.beside import Owner, check_prefix, logs_below, sign
+from handlers.spark.log.beside import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import commits_are_safe, files_for, files_without_java
 from handlers.spark.log.streams import Packs
@@ -158,7 +158,7 @@ class Tables:
     def claim(self, sink: TableSink) -> None:
         """Let the sink serve its log, instead of another sink of this process that fits."""
         other = _serving.get(sink.log_folder)
-        if other is not None and _whose[other] != _whose[sink]:
+        if other is not None and not fits(_whose[other], _whose[sink]):
             return  # the log rejects it, and the other sink continues
         self._look_at(sink.log_folder)
         with _claiming:
@@ -184,6 +184,11 @@ class Tables:
         options = self.world.options
         return Owner(database, table, options.mode, options.prefix, options.catalog_table or "")
 
+    def check_prefix(self, folder: str) -> None:
+        """Raise Rejected for a log whose columns have another prefix."""
+        head = head_of(self.world.files, folder)
+        check_prefix(None if head is None else head.segment.schema, folder, self.world.options.prefix)
+
     def _sign(self, sink: TableSink) -> None:
         """Record the log's owner, and check that this handler can read it."""
         files, folder = self.world.files, sink.log_folder
@@ -191,9 +196,9 @@ class Tables:
         for other in others:
             # Only the table's own log records how it is kept: both may be removed, and recreated otherwise.
             sign(files, other, Owner(sink.database, sink.table, "table"))
-        if sign(files, signed, _whose[sink]) is None:
-            head = head_of(files, folder)
-            check_prefix(None if head is None else head.segment.schema, folder, self.world.options.prefix)
+        found = sign(files, signed, _whose[sink])
+        if found is None or found.prefix is None:
+            self.check_prefix(folder)
 
     def _has_changed(self, sink: TableSink) -> None:
         """Called after a load or a merge, which may have shown that others write the table's log."""

@@ -41,7 +41,7 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
     table: str
     mode: str
     prefix: str | None = None
-    """Prefix of the columns that binlane adds. None beside a folder without a log, like the next."""
+    """Prefix of the columns that binlane adds. None if an earlier release wrote this, like the next."""
     catalog: str | None = None
     """The handler's `table`. Empty with a `path`, because then the log's own folder identifies the table."""
     version: int = _VERSION
@@ -56,6 +56,16 @@ class _Version(msgspec.Struct):
 
 
 _read_version = msgspec.json.Decoder(_Version).decode
+
+
+def fits(found: Owner, own: Owner) -> bool:
+    """Whether a log belongs to its reader, according to its record."""
+    names = found.database, found.table, found.mode
+    return (
+        names == (own.database, own.table, own.mode)
+        and found.prefix in (None, own.prefix)
+        and found.catalog in (None, own.catalog)
+    )
 
 
 def sign(files: Files, log_folder: str, owner: Owner) -> Owner | None:
@@ -73,7 +83,7 @@ def sign(files: Files, log_folder: str, owner: Owner) -> Owner | None:
             found = _read(files, path)
         else:
             return None
-    if found != owner:
+    if not fits(found, owner):
         raise Rejected(_shared(path, found, owner))
     return found
 

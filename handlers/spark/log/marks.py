@@ -114,7 +114,7 @@ class _Written(msgspec.Struct, omit_defaults=True):
     marks: dict[str, dict[int, dict[int, Place]]]
     """Topic -> partition -> shard (-1: the whole table) -> (offset, index)."""
     ids: dict[str, list[_Id]] = {}
-    """Ids of topics, as far as known."""
+    """Ids of topics. Earlier releases do not know them and leave them out."""
     letters: dict[str, dict[int, list[Run]]] = {}
     """Dead-letter topic (with an @) -> partition -> replayed runs."""
 
@@ -150,9 +150,7 @@ class Marks:
         if topic_ids:
             for topic, partition in {(change.topic, change.partition) for change in changes}:
                 if topic in topic_ids:
-                    # The id of a letter is that of the dead-letter topic.
-                    letter = _letter_of(topic, partition, changes[0].offset)
-                    found[letter or (topic, partition)] = topic_ids[topic]
+                    found[_topic_of(changes, topic, partition)] = topic_ids[topic]
         before = {place: self.ids.get(place, TopicId()) for place in found}
         if all(before[place].current == topic_id for place, topic_id in found.items()):
             return self, ()
@@ -173,8 +171,8 @@ class Marks:
 
     def names(self, change: Change) -> tuple[str, ...]:
         """Return names of a change's topic: first a name that no earlier topic had. Then the plain name,
-        which an earlier attempt without ids may have used. It is left out if a former topic could have had
-        it."""
+        which an earlier attempt without ids, or an earlier release, may have used. It is left out if a former
+        topic could have had it."""
         place = _letter_of(change.topic, change.partition, change.offset) or (change.topic, change.partition)
         current, former = self.ids.get(place, TopicId())
         if current is None:
@@ -252,19 +250,20 @@ class Marks:
                 )
             written = _read_written(text)
         except msgspec.MsgspecError as error:
-            shown = text if isinstance(text, str) else text.decode(errors="replace")
-            shown = repr(shown if len(shown) <= 80 else shown[:80] + " ...")
-            raise UnreadableMarks(f"not marks: {error}; found {shown}") from None
-        known = {
-            (topic, partition): marks
-            for topic, partitions in written.marks.items()
-            for partition, marks in partitions.items()
-        }
+            raise UnreadableMarks(f"not marks: {error}; found {_shortened(text)}") from None
+        known: dict[Partition, Mapping[int, Place]] = {}
         letters = {
             (topic, partition): tuple(runs)
             for topic, partitions in written.letters.items()
             for partition, runs in partitions.items()
         }
+        for topic, partitions in written.marks.items():
+            for partition, marks in partitions.items():
+                letter = _letter_of(topic, partition, marks[WHOLE][0]) if WHOLE in marks else None
+                if letter is None:
+                    known[topic, partition] = marks
+                else:  # an earlier release kept each letter as a topic
+                    letters[letter] = with_letter(letters.get(letter, ()), *marks[WHOLE])
         ids = {
             (topic, partition): TopicId(each.id, each.former)
             for topic, found in written.ids.items()
@@ -272,6 +271,11 @@ class Marks:
             for partition in each.partitions
         }
         return cls(known, ids, letters)
+
+
+def _topic_of(changes: Sequence[Change], topic: str, partition: int) -> Partition:
+    """The topic and partition of an id. For a letter, those of the dead-letter topic."""
+    return _letter_of(topic, partition, changes[0].offset) or (topic, partition)
 
 
 def _without_covered(known: Known) -> Known:
@@ -287,3 +291,8 @@ def _without_covered(known: Known) -> Known:
 def _covered(marks: Mapping[int, Place]) -> Iterable[int]:
     whole = marks.get(WHOLE, BEFORE_ALL)
     return [shard for shard, place in marks.items() if shard != WHOLE and place <= whole]
+
+
+def _shortened(text: str | bytes) -> str:
+    shown = text if isinstance(text, str) else text.decode(errors="replace")
+    return repr(shown if len(shown) <= 80 else shown[:80] + " ...")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.locations import LOGS, PENDING, Locations
-from handlers.spark.log.beside import Owner, ToldHeld, logs_below
+from handlers.spark.log.beside import Owner, ToldHeld, fits, logs_below
 from handlers.spark.log.pack_file import PackFolder, Piece, read_piece, rows_of
 from handlers.spark.log.segment_file import Head, read_head
 from handlers.spark.log.segment_folder import segments_in
@@ -220,7 +220,7 @@ def found_tables(files: Files, locations: Locations, options: SparkOptions) -> I
         ref = locations.ref(owner.database, owner.table)
         # Other handlers may have logs here, too.
         own = Owner(owner.database, owner.table, options.mode, options.prefix, options.table or "")
-        if ref.log_folder == folder and owner == own:
+        if ref.log_folder == folder and fits(owner, own):
             seen.add((owner.database, owner.table))
             yield Found(owner.database, owner.table, ref, options.mode)
     if options.table is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,16 @@ def test_a_statement_that_comes_again_is_passed_over(tmp_path: Path) -> None:
     assert there(tmp_path) == ["one"]
     drop_table(statement(tmp_path, "cdc@A"), ONE, "0")  # "cdc" may be a former topic
     assert there(tmp_path) == []
+
+
+def test_what_an_earlier_release_has_noted_of_a_table_counts_for_that_one(tmp_path: Path) -> None:
+    put(tmp_path, ONE, TWO)
+    noted = tmp_path / "_binlane" / "ddl" / "cdc-0-5-0" / "0.done"
+    noted.parent.mkdir(parents=True)
+    noted.write_text(json.dumps({"what": f"drop {table_at(f'{tmp_path}/shop/one')}"}))
+    for table in (ONE, TWO):
+        drop_table(statement(tmp_path, "cdc@A", "cdc"), table, "0")
+    assert there(tmp_path) == ["one"]
 
 
 def test_what_cannot_be_read_of_what_is_done_does_not_count_as_not_done(tmp_path: Path) -> None:

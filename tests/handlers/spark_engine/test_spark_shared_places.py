@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from integration.process import eventually
 from spark_lake import Lake, MakeLake, change
@@ -46,6 +47,13 @@ def test_segments_of_another_log_do_not_pass_for_merged(make_lake: MakeLake, ahe
     assert lake.rows() == [*before, (200, "a")]
 
 
+def forget_owner(lake: Lake) -> None:
+    """`table.json` as an earlier release wrote it."""
+    path = lake.folder / LOG / "table.json"
+    told = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode({key: told[key] for key in ("database", "table", "mode")}))
+
+
 def test_a_second_handler_of_a_table_in_the_same_place_is_refused_and_the_first_goes_on(
     make_lake: MakeLake,
 ) -> None:
@@ -86,12 +94,21 @@ def test_a_parquet_changelog_puts_nothing_among_files_of_others(make_lake: MakeL
     assert [each.name for each in folder.iterdir()] == ["part-0.parquet"]
 
 
+@pytest.mark.parametrize(
+    "is_old",
+    [
+        pytest.param(False, id="signed"),
+        pytest.param(True, id="signed by an earlier release", marks=pytest.mark.soak),
+    ],
+)
 def test_a_log_that_was_written_with_another_prefix_is_refused_and_read_with_its_own(
-    make_lake: MakeLake,
+    make_lake: MakeLake, is_old: bool
 ) -> None:
     first = make_lake(prefix="bl_")
     put(first)
     leave(first)
+    if is_old:
+        forget_owner(first)
 
     other = make_lake()
     with pytest.raises(Rejected, match=r"prefix.+[Ss]et .*back, or remove the table with its log"):
@@ -117,3 +134,14 @@ def test_what_was_left_is_taken_by_the_handler_that_wrote_it_though_another_is_o
     lake.open()
     eventually(lambda: lake.status().get("waiting_rows") == 1)
     assert not (lake.folder / "lake/shop/orders").exists()
+
+
+def test_a_log_of_an_earlier_release_goes_on(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    put(lake)
+    forget_owner(lake)
+    lake.crash()
+    eventually(lambda: lake.status().get("waiting_rows") == 1)
+    put(lake, 2)
+    lake.merge()
+    assert lake.rows("id") == [(1,), (2,)]

@@ -197,6 +197,13 @@ def test_marks_do_not_grow_with_each_replayed_letter() -> None:
     assert marks.beyond([letter(4_998)], None) == ([], [])
 
 
+def test_letters_that_an_earlier_release_kept_as_topics_are_folded() -> None:
+    old = '{"v":1,"marks":{"dead@5":{"0":{"-1":[5,0]}},"dead@6":{"0":{"-1":[6,0]}},"cdc":{"0":{"-1":[9,0]}}}}'
+    marks = Marks.from_json(old)
+    assert marks.known == {("cdc", 0): {WHOLE: (9, 0)}}
+    assert marks.letters == {("dead@", 0): (Run(5, 6, 0),)}
+
+
 def test_letters_of_a_dead_letter_topic_made_anew_are_others() -> None:
     marks, _ = Marks().followed([letter(5)], {"dead@5": "A"}, KnownIds())
     marks = marks.advanced([letter(5)], None)

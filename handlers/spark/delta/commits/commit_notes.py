@@ -72,7 +72,9 @@ def read_note(user_metadata: str | None) -> dict[str, Any] | None:
 
 
 def brought(note: Mapping[str, Any] | None, app_id: str) -> Held | None:
-    """Return the segments of this log (`TableRef.app_id`) that a commit has merged. None without any."""
+    """Return the segments of this log (`TableRef.app_id`) that a commit has merged. None if it merged none.
+
+    An earlier release recorded only the last segment, and used it as Delta's transaction version too."""
     if note is None or note.get("log") != app_id or not note.get("segment"):
         return None
     told = ((topic, *mark) for topic, marks in note.get("marks", {}).items() for mark in marks.items())
