@@ -232,17 +232,19 @@ def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str)
     for column in columns:
         formula = formula_of(column)
         type_ = spark_name(column_type(column.type).arrow)
-        named = {name: find(there, name) for name in formula.columns} if formula else {}
-        types = {name: there[own] for name, own in named.items() if own is not None}
+        needed = () if formula is None else formula.columns
+        names = {name: own for name in needed if (own := find(there, name)) is not None}
+        types = {own: there[own] for own in names.values()}
         kinds = {one.partition("(")[0] for one in (type_, *types.values())}
-        is_known = len(types) == len(named) and find(there, column.name) is not None
+        is_known = len(names) == len(needed) and find(there, column.name) is not None
         if formula is None or not is_known or not kinds <= (_EXACT | _FLOATS if type_ in _FLOATS else _EXACT):
             log.warning(
                 "ddl_rows_not_computed", table=str(ref), column=column.name, expression=column.generated
             )
             continue
         integers = {name for name, one in types.items() if one in INTEGERS}
-        value = formula.sql("spark", integers, {name for name, one in types.items() if one == "float"})
+        floats = {name for name, one in types.items() if one == "float"}
+        value = formula.sql("spark", names, integers, floats)
         if type_ in INTEGERS:
             value = f"round({value})"  # as MySQL does, where a cast cuts off
         expression = f"CAST(CAST({value} AS {type_}) AS {target.type_of(column)})"
