@@ -111,13 +111,17 @@ class Formula:
         self._type = read_type(column.type)
         self.columns = sorted({found.name for found in tree.find_all(exp.Column)})
 
-    def sql(self, family: str, integers: Collection[str]) -> str:
-        """Write it in the dialect of `postgresql`, `mysql`, `spark` or `duckdb`. `integers`: columns whose
-        type may be too small for intermediate results."""
+    def sql(
+        self, family: str, names: Mapping[str, str], integers: Collection[str], floats: Collection[str]
+    ) -> str:
+        """Write it in the dialect of `postgresql`, `mysql`, `spark` or `duckdb`. `names`: column -> the
+        target's name. `integers`, `floats`: those whose type may be too small for intermediate results."""
         tree = self._tree.copy()
         for column in list(tree.find_all(exp.Column)):
-            if family in _EXACT and column.name in integers:
-                column.replace(exp.cast(column.copy(), _EXACT[family]))
+            own = names[column.name]
+            wider = _EXACT.get(family) if own in integers else "double" if own in floats else None
+            new = exp.column(own)
+            column.replace(new if wider is None else exp.cast(new, wider))
         return tree.sql(dialect=_DIALECTS[family], identify=True)
 
     def value(self, row: Mapping[str, Any]) -> Any:

@@ -13,8 +13,9 @@ from handlers.mysql.ddl.values import default_value, formula_of
 from handlers.spark.ddl.conversions import INTEGERS, typed
 from handlers.spark.ddl.rewriting import modify_columns
 from handlers.spark.ddl.target import Target
+from handlers.spark.delta.commits.exactly_once import settings
 from handlers.spark.delta.table_columns import ColumnChange
-from handlers.spark.rows.column_types import column_type
+from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.table_ref import NAMES_MAPPED, TableRef, find, literal, needs_mapping, quoted
 
 log = get_logger("handlers.spark")
@@ -218,25 +219,46 @@ def fill(
         target.rewrite(ref, step, sql, lambda table: table.filled(scalars))
 
 
+_EXACT = {*INTEGERS, "decimal"}
+_FLOATS = {"float", "double"}
+_ALL_DIGITS = {"spark.sql.decimalOperations.allowPrecisionLoss": "false"}
+"""Otherwise Spark rounds intermediate results that may have more than 38 digits."""
+
+
 def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str) -> None:
     """Compute generated columns whose expressions are supported: sums, differences and products."""
     there = target.columns(ref)
-    integers = {name for name, type_ in there.items() if type_ in INTEGERS}
     values, conditions = [], []
     for column in columns:
         formula = formula_of(column)
-        if formula is None or any(find(there, one) is None for one in (column.name, *formula.columns)):
+        type_ = spark_name(column_type(column.type).arrow)
+        needed = () if formula is None else formula.columns
+        names = {name: own for name in needed if (own := find(there, name)) is not None}
+        types = {own: there[own] for own in names.values()}
+        kinds = {one.partition("(")[0] for one in (type_, *types.values())}
+        is_known = len(names) == len(needed) and find(there, column.name) is not None
+        if formula is None or not is_known or not kinds <= (_EXACT | _FLOATS if type_ in _FLOATS else _EXACT):
             log.warning(
                 "ddl_rows_not_computed", table=str(ref), column=column.name, expression=column.generated
             )
             continue
-        expression = f"CAST({formula.sql('spark', integers)} AS {target.type_of(column)})"
+        integers = {name for name, one in types.items() if one in INTEGERS}
+        floats = {name for name, one in types.items() if one == "float"}
+        value = formula.sql("spark", names, integers, floats)
+        if type_ in INTEGERS:
+            value = f"round({value})"  # as MySQL does, where a cast cuts off
+        expression = f"CAST(CAST({value} AS {type_}) AS {target.type_of(column)})"
         values.append(f"{quoted(column.name)} = {expression}")
         conditions.append(f"NOT ({quoted(column.name)} <=> {expression})")
     if values:
         current = target.current() or " WHERE true"
-        where = f"{current} AND ({' OR '.join(conditions)})"
-        target.run(ref, step, f"UPDATE {ref.sql} SET {', '.join(values)}{where}")
+        sql = f"UPDATE {ref.sql} SET {', '.join(values)}{current} AND ({' OR '.join(conditions)})"
+
+        def update() -> None:
+            with settings(target.session, _ALL_DIGITS):
+                target.session.sql(sql)
+
+        target.commit(ref, step, update, told=sql)
 
 
 def number(target: Target, ref: TableRef, name: str, step: str, *, key: Sequence[str] | None) -> None:

@@ -101,7 +101,9 @@ def _database(uri: str, folder: Path) -> str:
         return f"sqlite:///{file}"
     found = re.sub("^postgres(ql)?:", "postgresql+psycopg:", uri)
     if found != uri and "connect_timeout" not in uri:
-        found += ("&" if "?" in uri else "?") + "connect_timeout=10&keepalives_idle=30&tcp_user_timeout=60000"
+        limits = {"connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 60000}
+        added = "&".join(f"{name}={value}" for name, value in limits.items() if name not in uri)
+        found += ("&" if "?" in uri else "?") + added
     return found
 
 

@@ -90,8 +90,9 @@ def _sets_rows(target: Target) -> bool:
 
 def _compute(target: Target, table: TargetTable, column: Column, *, is_new: bool = True) -> None:
     formula = formula_of(column)
-    lacking = [] if formula is None else [one for one in formula.columns if target.column(table, one) is None]
-    if formula is None or lacking:
+    columns = () if formula is None else formula.columns
+    names = {name: found for name in columns if (found := target.column(table, name)) is not None}
+    if formula is None or len(names) < len(columns):
         log.warning(
             "ddl_rows_not_computed", table=table.name, column=column.name, expression=column.generated
         )
@@ -107,7 +108,8 @@ def _compute(target: Target, table: TargetTable, column: Column, *, is_new: bool
     else:
         types = target.columns(table)
         integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
-        expression = formula.sql(target.family, integers)
+        floats = {name for name, type_ in types.items() if isinstance(type_, sa.Float)}
+        expression = formula.sql(target.family, names, integers, floats)
     sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
     where = target.still_null(own if is_new else None)
     target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {where}")

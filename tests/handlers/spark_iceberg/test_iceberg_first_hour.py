@@ -74,11 +74,15 @@ def test_a_catalog_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pyt
         lake.close()
 
 
-def test_a_database_whose_machine_is_gone_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "given", [{}, {"keepalives_idle": "60"}, {"tcp_user_timeout": "9000", "sslmode": "disable"}]
+)
+def test_a_database_whose_machine_is_gone_is_noticed(tmp_path: Path, given: dict[str, str]) -> None:
     """Even if it has received a statement and only the answer is missing. Linux waits two hours for that."""
-    section = SparkSection(iceberg={"type": "sql", "uri": "postgresql://host/catalog"})
+    uri = sa.make_url("postgresql://host/catalog").update_query_dict(given).render_as_string()
+    section = SparkSection(iceberg={"type": "sql", "uri": uri})
     limits = sa.make_url(IcebergCatalog(section, tmp_path)._given["uri"]).query
-    assert limits == {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "60000"}
+    assert limits == {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "60000"} | given
 
 
 def test_relative_places_begin_at_the_configuration(tmp_path: Path) -> None:

@@ -92,6 +92,17 @@ def test_a_column_that_becomes_a_generated_one_is_computed(lab: DDLLab) -> None:
     assert lab.rows() == [("4", "8", "2")]
 
 
+def test_values_of_a_generated_column_stay_when_it_is_described_again(lab: DDLLab) -> None:
+    types = {"id": "int", "f": "float", "g": "bigint", "h": "double", "i": "int"}
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, f float, g bigint, h double, i int)")
+    square = 1.21 if lab.dialect == "sqlite" else 1.210000052452088  # of the FLOAT; SQLite has no such type
+    lab.put(types, {"id": 5, "f": 1.1, "g": 25, "h": square, "i": 3})
+    before = lab.rows()
+    clauses = "MODIFY g bigint AS (ID * id), MODIFY h double AS (f * f), MODIFY i int AS (id * 0.5)"
+    lab.follow(f"ALTER TABLE t {clauses}")
+    assert lab.rows() == before
+
+
 def test_a_generated_column_whose_expression_is_not_understood_is_null(lab: DDLLab) -> None:
     lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
     lab.put({"id": "int"}, {"id": 1})
