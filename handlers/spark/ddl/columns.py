@@ -249,7 +249,7 @@ def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str)
             value = f"round({value})"  # as MySQL does, where a cast cuts off
         expression = f"CAST(CAST({value} AS {type_}) AS {target.type_of(column)})"
         values.append(f"{quoted(column.name)} = {expression}")
-        conditions.append(f"NOT ({quoted(column.name)} <=> {expression})")
+        conditions.append(f"{quoted(column.name)} IS NULL")
     if values:
         current = target.current() or " WHERE true"
         sql = f"UPDATE {ref.sql} SET {', '.join(values)}{current} AND ({' OR '.join(conditions)})"

@@ -18,7 +18,7 @@ from handlers.logs import get_logger
 from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules, Reach
 from handlers.mysql.statement_of_change import operations_of, shown
-from handlers.spark.ddl.columns import add_columns, compute, drop_columns, rename_column
+from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.progress import KeptSteps, Surroundings
 from handlers.spark.ddl.rewriting import check_values, modify_columns
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, rename_table, truncate_table
@@ -204,8 +204,10 @@ class _Work:
             case ddl.ModifyColumn():
                 retyped = [one for one in operations if isinstance(one, ddl.ModifyColumn)]
                 modify_columns(target, name, retyped, step)
-                if computed := [one.column for one in retyped if one.column.generated]:
-                    compute(target, target.ref(name), computed, f"{step}.compute")
+                for one in (each.column for each in retyped if each.column.generated):  # perhaps only now
+                    log.warning(
+                        "ddl_rows_not_computed", table=str(name), column=one.name, expression=one.generated
+                    )
             case ddl.AddColumn():
                 added = [one for one in operations if isinstance(one, ddl.AddColumn)]
                 add_columns(target, name, added, step, key=key)

@@ -88,7 +88,7 @@ def _sets_rows(target: Target) -> bool:
     return target.is_file or target.end is not None
 
 
-def _compute(target: Target, table: TargetTable, column: Column, *, is_new: bool = True) -> None:
+def _compute(target: Target, table: TargetTable, column: Column) -> None:
     formula = formula_of(column)
     columns = () if formula is None else formula.columns
     names = {name: found for name in columns if (found := target.column(table, name)) is not None}
@@ -111,8 +111,7 @@ def _compute(target: Target, table: TargetTable, column: Column, *, is_new: bool
         floats = {name for name, type_ in types.items() if isinstance(type_, sa.Float)}
         expression = formula.sql(target.family, names, integers, floats)
     sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
-    where = target.still_null(own if is_new else None)
-    target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {where}")
+    target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {target.still_null(own)}")
 
 
 def modify_column(target: Target, table: TargetTable, column: Column) -> None:
@@ -139,8 +138,8 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     if target.family in ("postgresql", "duckdb"):
         retyping.as_in_source(target, table, own, column.type)
     _respell(target, table, own, column.type, type_)
-    if column.generated is not None:
-        _compute(target, table, column, is_new=False)
+    if column.generated is not None:  # perhaps only now: the source has computed its rows
+        log.warning("ddl_rows_not_computed", table=table.name, column=own, expression=column.generated)
 
 
 def _respell(

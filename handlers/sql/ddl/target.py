@@ -201,10 +201,9 @@ class Target:
     def renewed(self, table: TargetTable) -> list[str]:
         return sorted(renewed_columns(self.connection, table.schema, table.name))
 
-    def still_null(self, column: str | None) -> str:
-        """Return the condition for rows that the source has now, and whose quoted column has no value yet."""
-        own = [f"{column} IS NULL"] if column else ["1 = 1"]
-        return " AND ".join([*own, *(f"{self.quote(one)} IS NULL" for one in filter(None, [self.end]))])
+    def still_null(self, column: str) -> str:
+        """Return the condition for rows that the source has now and whose quoted column has no value yet."""
+        return " AND ".join(f"{one} IS NULL" for one in (column, *map(self.quote, filter(None, [self.end]))))
 
     def function(self, call: Callable[..., Any], *columns: str) -> str:
         """Return an expression that calls a function of Python with columns' values, in SQLite."""

@@ -68,36 +68,24 @@ def test_a_new_column_holds_what_the_source_gave_to_its_rows(lake: DDLLake, mort
     assert lake.commits() == ["ADD COLUMNS", "UPDATE", "UPDATE"]  # the second computes
 
 
-@IN_ONE_LIFE
-def test_a_column_that_becomes_a_generated_one_is_computed(lake: DDLLake, mortal: bool) -> None:
-    lake.put("t", "id int; n int; c int; d int", "1, 5, 7, 7")
-    clauses = "MODIFY c bigint AS (n * 2) STORED, MODIFY d int AS (n + 2), MODIFY e int AS (n)"
-    with capture_logs() as logs:
-        lake.follow(f"ALTER TABLE t {clauses}", mortal=mortal)
-    assert lake.rows() == [(1, 5, 10, 7)]
-    assert {each["column"] for each in logs if each["event"] == "ddl_rows_not_computed"} == {"e"}
-
-
 GENERATED = [
-    ("int", "int AS (n * 0.5)", "3"),  # MySQL rounds
-    ("int", "int AS (-n * 0.5)", "-3"),
-    ("bigint", "bigint AS (N * N)", "25"),
-    ("bigint", "bigint AS (BIG * 2)", "4294967294"),
-    ("decimal(30,10)", "decimal(30,10) AS (n * r)", "5.0000000005"),
-    ("double", "double AS (f * f)", "0.010000000298023226"),
-    ("decimal(12,1)", "decimal(12,1) AS (wide * 2)", "3.0"),  # not known here, like the next
-    ("string", "decimal(40,2) AS (n * 2)", "'10.00'"),
+    ("int AS (n * 0.5)", 3),  # MySQL rounds
+    ("int AS (-n * 0.5)", -3),
+    ("bigint AS (N * N)", 25),
+    ("bigint AS (BIG * 2)", 4294967294),
+    ("decimal(30,10) AS (n * r)", Decimal("5.0000000005")),
+    ("double AS (f * f)", 0.010000000298023226),
+    ("decimal(12,1) AS (wide * 2)", None),  # not known here, like the next
+    ("decimal(40,2) AS (n * 2)", None),
 ]
 
 
-def test_values_of_a_generated_column_stay_when_it_is_described_again(lake: DDLLake) -> None:
-    types = "".join(f"; c{at} {type_}" for at, (type_, _, _) in enumerate(GENERATED))
-    row = ", ".join(("5, 2147483647, 1.0000000001, 0.1, '1.5'", *(value for _, _, value in GENERATED)))
-    lake.put("t", f"n int; big int; r decimal(20,10); f float; wide string{types}", row)
-    before = lake.rows()
-    clauses = (f"MODIFY c{at} {definition} STORED" for at, (_, definition, _) in enumerate(GENERATED))
+def test_values_of_generated_columns_are_those_of_mysql(lake: DDLLake) -> None:
+    row = "5, 2147483647, 1.0000000001, 0.1, '1.5'"
+    lake.put("t", "n int; big int; r decimal(20,10); f float; wide string", row)
+    clauses = (f"ADD c{at} {definition} STORED" for at, (definition, _) in enumerate(GENERATED))
     lake.follow(f"ALTER TABLE t {', '.join(clauses)}", mortal=False)
-    assert lake.rows() == before
+    assert lake.rows()[0][5:] == tuple(value for _, value in GENERATED)
 
 
 @pytest.mark.soak
