@@ -25,7 +25,7 @@ __all__ = ["ProcessStage"]
 class ProcessStage(Stage):
     """`rules` are all of table rules; their handlers write to `file`. With `processes=0`, they are here."""
 
-    patience = 30.0  # a process starts in a second, and in many if the machine is busy
+    patience = 90.0  # a process starts in a second, and in many if the machine is busy
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ class Play:
         """All that was sent, before and now, is handled and committed."""
         self.gate.unlink(missing_ok=True)
         self.send(5)
-        self.stage.wait_rows(self.source.count)
+        self.stage.wait_rows(self.source.count, within=120)
         self.stage.wait_committed_to_the_end()
         assert worker.sigterm() == 0
         # Rows that wait at the gate longer than `revoke_timeout` come again before they are let go, so the
