@@ -15,7 +15,7 @@ from handlers.mysql.types import read_type
 from handlers.sql.ddl import retyping
 from handlers.sql.ddl.rebuilding import declared_types, rebuild
 from handlers.sql.ddl.tables import change_key, number_rows
-from handlers.sql.ddl.target import Target, TargetTable
+from handlers.sql.ddl.target import Target, TargetTable, alike
 from handlers.sql.naming import exact, exact_table
 from handlers.sql.types.column_types import sql_type
 
@@ -90,14 +90,14 @@ def _sets_rows(target: Target) -> bool:
 
 def _compute(target: Target, table: TargetTable, column: Column) -> None:
     formula = formula_of(column)
-    columns = () if formula is None else formula.columns
-    names = {name: found for name in columns if (found := target.column(table, name)) is not None}
+    columns, types = () if formula is None else formula.columns, target.columns(table)
+    names = {name: found for name in columns if (found := alike(name, types)) is not None}
     if formula is None or len(names) < len(columns):
         log.warning(
             "ddl_rows_not_computed", table=table.name, column=column.name, expression=column.generated
         )
         return
-    own = target.quote(target.column(table, column.name) or column.name)
+    own = target.quote(alike(column.name, types) or column.name)
     type_ = sql_type(column.type, target.family)
     if target.family == "sqlite":
 
@@ -106,7 +106,6 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
 
         expression = target.function(computed, *formula.columns)
     else:
-        types = target.columns(table)
         integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
         floats = {name for name, type_ in types.items() if isinstance(type_, sa.Float)}
         expression = formula.sql(target.family, names, integers, floats)

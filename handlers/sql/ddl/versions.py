@@ -25,7 +25,10 @@ def in_history(target: Target, operation: ddl.Operation, period: tuple[str, str]
     left = set(target.columns(table)).difference(period)
     is_gone = bool(left) and left <= kept.dropped(source)
     if is_gone and _has_current(target, table, period):  # it was created by a statement that is not known
-        kept.note_dropped(source, [one for one in left if not _has_current(target, table, period, one)])
+        current = f"{target.quote(period[1])} IS NULL"
+        values = {one: f"{target.quote(one)} IS NOT NULL" for one in left}
+        has_value = {one for one in left if target.any_row(table, f"{current} AND {values[one]}")}
+        kept.note_dropped(source, left - has_value)
         is_gone = False
     match operation:
         case ddl.CreateTable(columns=columns, like=like):
@@ -117,8 +120,6 @@ def _set_aside(target: Target, owners: Owners, source: ddl.TableName, period: tu
         rename_table(target, table, aside)
 
 
-def _has_current(target: Target, table: TargetTable, period: tuple[str, str], column: str = "") -> bool:
-    """Return whether versions are valid now, and have a value in the column, if one is given."""
+def _has_current(target: Target, table: TargetTable, period: tuple[str, str]) -> bool:
     is_history = period[1] in target.columns(table)
-    has_value = f" AND {target.quote(column)} IS NOT NULL" if column else ""
-    return is_history and target.any_row(table, f"{target.quote(period[1])} IS NULL{has_value}")
+    return is_history and target.any_row(table, f"{target.quote(period[1])} IS NULL")
