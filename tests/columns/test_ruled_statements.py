@@ -118,11 +118,11 @@ def test_a_boolean_column_has_the_name_that_mysql_has_for_it() -> None:
         ("DROP TABLE users /* secret */", "DROP TABLE `shop`.`users`"),
         ("ALTER TABLE users DROP PARTITION p0", "ALTER TABLE `shop`.`users` DROP PARTITION p0"),
         (
-            "ALTER TABLE users ADD total int AS (a + b), ADD other int AS (age + b), ADD word text AS "
-            "(concat(ssn))",
+            "ALTER TABLE users ADD total int AS (a + b), ADD mail text AS (lower(a)), ADD word text AS "
+            "(concat(ssn)) NOT NULL",
             "ALTER TABLE `shop`.`users` ADD COLUMN `total` int GENERATED ALWAYS AS (a + b), ADD COLUMN "
-            "`other` int, "
-            "ADD COLUMN `word` text",
+            "`email` varchar(64) GENERATED ALWAYS AS (NULL), "
+            "ADD COLUMN `word` text GENERATED ALWAYS AS (NULL) NOT NULL",
         ),
     ],
 )

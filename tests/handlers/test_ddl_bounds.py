@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.mysql.ddl import AddColumn, Column, Default, RenameColumn, StatementError, parse, qualified
-from handlers.mysql.ddl.values import formula_of
+from handlers.mysql.ddl import AddColumn, Default, RenameColumn, StatementError, parse, qualified
 from handlers.mysql.types import MySQLType, read_type
 from worker.formats.images import tables_of
 
@@ -98,8 +97,3 @@ def test_a_type_text_of_any_shape_is_taken_apart_at_once() -> None:
     assert read_type("enum('a','b") == MySQLType("enum('a','b")
     assert read_type("int" + " " * MANY + "(") == MySQLType("int" + " " * MANY + "(")
     assert read_type("int" + "()" * MANY) == MySQLType("int")
-
-
-def test_a_long_expression_is_no_formula() -> None:
-    for generated in ("a" + " + a" * 5_000, "- " * 5_000 + "a"):
-        assert formula_of(Column("c", "int", generated=generated)) is None

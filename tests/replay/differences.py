@@ -33,6 +33,9 @@ CAPTURED: dict[str, tuple[str, ...]] = {
 # Rows that went without a row event: by ON DELETE CASCADE, and by TRUNCATE PARTITION.
 _VANISHED: Differences = {("crm.child", "row too many"): 6, ("crm.parted", "row too many"): 4}
 
+# Rows that were there as a generated column was added: a warning names it.
+_NOT_COMPUTED: Differences = {("shop.orders", "total_g"): 502}
+
 # A backtick in a column's name comes doubled.
 _DOUBLED_BACKTICK: Differences = {
     ("shop.order.items", "q`tick"): 2,
@@ -51,10 +54,10 @@ _DEBEZIUM: Differences = {
 }
 
 _EVERYWHERE: dict[str, Differences] = {
-    "canal": {**_VANISHED, **_DOUBLED_BACKTICK, **_CANAL},
-    "canal-packets": {**_VANISHED, **_DOUBLED_BACKTICK, **_CANAL},
-    "debezium-schemas": {**_VANISHED, **_DEBEZIUM},
-    "debezium-plain": {**_VANISHED, **_DEBEZIUM},
+    "canal": {**_VANISHED, **_NOT_COMPUTED, **_DOUBLED_BACKTICK, **_CANAL},
+    "canal-packets": {**_VANISHED, **_NOT_COMPUTED, **_DOUBLED_BACKTICK, **_CANAL},
+    "debezium-schemas": {**_VANISHED, **_NOT_COMPUTED, **_DEBEZIUM},
+    "debezium-plain": {**_VANISHED, **_NOT_COMPUTED, **_DEBEZIUM},
     "debezium-strings": {
         **_DEBEZIUM,
         # Without definitions of the tables: bytes as hexadecimal text, a set as text.
@@ -95,6 +98,7 @@ _EVERYWHERE: dict[str, Differences] = {
     },
     "maxwell": {
         **_VANISHED,
+        **_NOT_COMPUTED,
         **_DOUBLED_BACKTICK,
         # Wrong beyond 32 bits; cut to a time of day; JSON's null as NULL, and 1e100 as 101 digits.
         ("shop.all_types", "c_bit64"): 51,
@@ -105,7 +109,7 @@ _EVERYWHERE: dict[str, Differences] = {
         ("shop.coupons_moved", "row too many"): 2,
     },
     # Made of what Canal captured, which had lost it before.
-    "dts": {**_VANISHED, **_CANAL},
+    "dts": {**_VANISHED, **_NOT_COMPUTED, **_CANAL},
 }
 
 # Zeros at a decimal's end are not sent, and SQLite, which has no decimals, keeps the digits as they come.
@@ -119,7 +123,7 @@ _ZEROS_OF_DTS: Differences = {
     ("shop.customers", "balance"): 2,
     ("shop.order-items", "price"): 21,
     ("shop.orders", "total"): 61,
-    ("shop.orders", "total_g"): 5,
+    ("shop.orders", "total_g"): 507,
 }
 
 _OF_TARGETS: dict[tuple[str, str], Differences] = {

@@ -310,11 +310,14 @@ def _definition(
     `fills`: existing rows get its default, or the type's default if it is NOT NULL and names none."""
     if treatment is None:
         return None
+    if column.generated is not None and (treatment.hides or _tells_hidden(column.generated, rules)):
+        column = replace(column, generated="NULL")
     if treatment.mask is None and treatment.cast is None:
-        if column.default is not None and _tells_hidden(column.default, rules):
+        own = column.default
+        if own is not None and own.kind == "expression" and _tells_hidden(own.text, rules):
             # NULL instead of the type's default, because the values of existing rows cannot be computed.
             column = replace(column, default=None, nullable=True)
-        return replace(column, name=treatment.to, generated=_expression(column, rules))
+        return replace(column, name=treatment.to)
     form = treatment.form()
     assert form is not None  # it has a mask or a cast
     default = None
@@ -324,28 +327,13 @@ def _definition(
     is_open = default is None and (fills or column.default is not None)
     nullable = treatment.hides or column.nullable or is_open
     type_ = treatment.type_of(column.type)
-    return ddl.Column(treatment.to, _MYSQL.get(type_, type_), nullable, default)
+    return ddl.Column(treatment.to, _MYSQL.get(type_, type_), nullable, default, column.generated)
 
 
-def _expression(column: ddl.Column, rules: RowRules) -> str | None:
-    """Return a generated column's expression, if the target has all its columns unchanged; else None."""
-    from handlers.mysql.ddl.values import formula_of  # noqa: PLC0415 - sqlglot is slow to import
-
-    formula = formula_of(column)
-    if formula is None:
-        return None
-    for name in formula.columns:
-        one = rules.plans.treatment(name)
-        if one is None or one.mask is not None or one.cast is not None or one.to != name:
-            return None
-    return column.generated
-
-
-def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
+def _tells_hidden(expression: str, rules: RowRules) -> bool:
     """Whether an expression may name a hidden column. With `include`, any other word may be one."""
-    return default.kind == "expression" and any(
-        (one := rules.plans.treatment(word)) is None or one.hides for word in _words(default.text)
-    )
+    found = map(rules.plans.treatment, _words(expression))
+    return any(one is None or one.hides for one in found)
 
 
 def _words(sql: str) -> list[str]:

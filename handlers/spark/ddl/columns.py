@@ -9,13 +9,12 @@ import msgspec
 from handlers.logs import get_logger
 from handlers.mysql.ddl import AddColumn, Column, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import free_name
-from handlers.mysql.ddl.values import default_value, formula_of
+from handlers.mysql.ddl.values import default_value
 from handlers.spark.ddl.conversions import INTEGERS, typed
 from handlers.spark.ddl.rewriting import modify_columns
 from handlers.spark.ddl.target import Target
-from handlers.spark.delta.commits.exactly_once import settings
 from handlers.spark.delta.table_columns import ColumnChange
-from handlers.spark.rows.column_types import column_type, spark_name
+from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import NAMES_MAPPED, TableRef, find, literal, needs_mapping, quoted
 
 log = get_logger("handlers.spark")
@@ -137,7 +136,6 @@ def add_columns(
         modify_columns(target, table, again, f"{step}.again")
     given = [one.column for one in operations if one.column.name in added or one in back]
     fill(target, ref, given, f"{step}.fill", taken=[one.column for one in back])
-    compute(target, ref, [column for column in given if column.generated], f"{step}.compute")
     for column in given:
         if column.numbered:
             number(target, ref, column.name, f"{step}.number", key=key)
@@ -217,48 +215,6 @@ def fill(
     if values:
         sql = f"UPDATE {ref.sql} SET {', '.join(values)}{target.current()}"
         target.rewrite(ref, step, sql, lambda table: table.filled(scalars))
-
-
-_EXACT = {*INTEGERS, "decimal"}
-_FLOATS = {"float", "double"}
-_ALL_DIGITS = {"spark.sql.decimalOperations.allowPrecisionLoss": "false"}
-"""Otherwise Spark rounds intermediate results that may have more than 38 digits."""
-
-
-def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str) -> None:
-    """Compute generated columns whose expressions are supported: sums, differences and products."""
-    there = target.columns(ref)
-    values, conditions = [], []
-    for column in columns:
-        formula = formula_of(column)
-        type_ = spark_name(column_type(column.type).arrow)
-        needed = () if formula is None else formula.columns
-        names = {name: own for name in needed if (own := find(there, name)) is not None}
-        types = {own: there[own] for own in names.values()}
-        kinds = {one.partition("(")[0] for one in (type_, *types.values())}
-        is_known = len(names) == len(needed) and find(there, column.name) is not None
-        if formula is None or not is_known or not kinds <= (_EXACT | _FLOATS if type_ in _FLOATS else _EXACT):
-            log.warning(
-                "ddl_rows_not_computed", table=str(ref), column=column.name, expression=column.generated
-            )
-            continue
-        integers = {name for name, one in types.items() if one in INTEGERS}
-        floats = {name for name, one in types.items() if one == "float"}
-        value = formula.sql("spark", names, integers, floats)
-        if type_ in INTEGERS:
-            value = f"round({value})"  # as MySQL does, where a cast cuts off
-        expression = f"CAST(CAST({value} AS {type_}) AS {target.type_of(column)})"
-        values.append(f"{quoted(column.name)} = {expression}")
-        conditions.append(f"{quoted(column.name)} IS NULL")
-    if values:
-        current = target.current() or " WHERE true"
-        sql = f"UPDATE {ref.sql} SET {', '.join(values)}{current} AND ({' OR '.join(conditions)})"
-
-        def update() -> None:
-            with settings(target.session, _ALL_DIGITS):
-                target.session.sql(sql)
-
-        target.commit(ref, step, update, told=sql)
 
 
 def number(target: Target, ref: TableRef, name: str, step: str, *, key: Sequence[str] | None) -> None:

@@ -17,6 +17,7 @@ from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules, Reach
+from handlers.mysql.ddl.values import warn_of_generated
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.progress import KeptSteps, Surroundings
@@ -191,6 +192,9 @@ class _Work:
 
     def _columns(self, name: ddl.TableName, step: str, operations: list[ddl.Operation]) -> None:
         target, key = self.target, self.keys.get(name)
+        for one in operations:
+            if isinstance(one, ddl.AddColumn | ddl.ModifyColumn):
+                warn_of_generated(log, str(name), one.column)
         match operations[0]:
             case ddl.RenameColumn(name=old, to=new):
                 if rename_column(target, target.ref(name), old, new, step) and key is not None:
@@ -204,10 +208,6 @@ class _Work:
             case ddl.ModifyColumn():
                 retyped = [one for one in operations if isinstance(one, ddl.ModifyColumn)]
                 modify_columns(target, name, retyped, step)
-                for one in (each.column for each in retyped if each.column.generated):  # perhaps only now
-                    log.warning(
-                        "ddl_rows_not_computed", table=str(name), column=one.name, expression=one.generated
-                    )
             case ddl.AddColumn():
                 added = [one for one in operations if isinstance(one, ddl.AddColumn)]
                 add_columns(target, name, added, step, key=key)

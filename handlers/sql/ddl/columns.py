@@ -10,14 +10,13 @@ from sqlalchemy.dialects import postgresql
 
 from handlers.logs import get_logger
 from handlers.mysql.ddl import Column
-from handlers.mysql.ddl.values import default_value, formula_of, set_in_order
+from handlers.mysql.ddl.values import default_value, set_in_order
 from handlers.mysql.types import read_type
 from handlers.sql.ddl import retyping
 from handlers.sql.ddl.rebuilding import declared_types, rebuild
 from handlers.sql.ddl.tables import change_key, number_rows
-from handlers.sql.ddl.target import Target, TargetTable, alike
+from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import exact, exact_table
-from handlers.sql.types.column_types import sql_type
 
 log = get_logger("handlers.sql")
 
@@ -61,8 +60,6 @@ def add_column(target: Target, table: TargetTable, column: Column) -> None:
     if value is not None and _sets_rows(target) and (own is None or target.is_again):
         name = target.quote(own or column.name)
         target.set_all(table, name, value, type_, f" WHERE {target.still_null(name)}")
-    if column.generated is not None:
-        _compute(target, table, column)
     if column.numbered:
         number_rows(target, table, column.name)
 
@@ -86,31 +83,6 @@ def _add(target: Target, table: TargetTable, name: str, type_: sa.types.TypeEngi
 def _sets_rows(target: Target) -> bool:
     """Return whether existing rows get a default by an UPDATE of their own."""
     return target.is_file or target.end is not None
-
-
-def _compute(target: Target, table: TargetTable, column: Column) -> None:
-    formula = formula_of(column)
-    columns, types = () if formula is None else formula.columns, target.columns(table)
-    names = {name: found for name in columns if (found := alike(name, types)) is not None}
-    if formula is None or len(names) < len(columns):
-        log.warning(
-            "ddl_rows_not_computed", table=table.name, column=column.name, expression=column.generated
-        )
-        return
-    own = target.quote(alike(column.name, types) or column.name)
-    type_ = sql_type(column.type, target.family)
-    if target.family == "sqlite":
-
-        def computed(*values: Any) -> Any:
-            return target.stored(formula.value(dict(zip(formula.columns, values, strict=True))), type_)
-
-        expression = target.function(computed, *formula.columns)
-    else:
-        integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
-        floats = {name for name, type_ in types.items() if isinstance(type_, sa.Float)}
-        expression = formula.sql(target.family, names, integers, floats)
-    sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
-    target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {target.still_null(own)}")
 
 
 def modify_column(target: Target, table: TargetTable, column: Column) -> None:
@@ -137,8 +109,6 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     if target.family in ("postgresql", "duckdb"):
         retyping.as_in_source(target, table, own, column.type)
     _respell(target, table, own, column.type, type_)
-    if column.generated is not None:  # perhaps only now: the source has computed its rows
-        log.warning("ddl_rows_not_computed", table=table.name, column=own, expression=column.generated)
 
 
 def _respell(

@@ -14,6 +14,7 @@ from handlers.api import Change, Rejected
 from handlers.logs import get_logger
 from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules, Reach, names_of
+from handlers.mysql.ddl.values import warn_of_generated
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.sql.ddl.columns import add_column, drop_column, modify_column, rename_column
 from handlers.sql.ddl.tables import change_key, create_table, drop_table, rename_table, truncate_table
@@ -164,12 +165,14 @@ def _follow_columns(target: Target, table: TargetTable, operation: ddl.Operation
             log.info("ddl_of_a_table_that_is_not_there", table=table.name)
         case ddl.AddColumn(column=column):
             add_column(target, table, column)
+            warn_of_generated(log, table.name, column)
         case ddl.DropColumn(name=name):
             drop_column(target, table, name)
         case ddl.RenameColumn(name=name, to=new_name):
             rename_column(target, table, name, new_name)
         case ddl.ModifyColumn(column=column):
             modify_column(target, table, column)
+            warn_of_generated(log, table.name, column)
         case ddl.ChangeKey(columns=columns):
             change_key(target, table, columns)
         case ddl.LoseRows(clause=clause):

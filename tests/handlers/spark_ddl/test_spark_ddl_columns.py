@@ -47,10 +47,8 @@ NEW_COLUMNS: list[tuple[str, Any]] = [
     ("char(9) DEFAULT ' a '", " a"),
     ("datetime DEFAULT now()", datetime(2025, 6, 15, 15, 6, 40)),
     ("timestamp(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)),
-    ("bigint AS (n + n - (-1))", 2 * (2**31 - 1) + 1),
-    ("decimal(13,2) GENERATED ALWAYS AS (`total`*2)", Decimal("19999999999.98")),
-    ("varchar(9) AS (upper(total))", None),
-    ("int AS (n - 1) NOT NULL", 2**31 - 2),
+    ("varchar(9) GENERATED ALWAYS AS (upper(total))", None),
+    ("int AS (n - 1) NOT NULL", None),  # not its implicit default
 ]
 
 
@@ -65,27 +63,11 @@ def test_a_new_column_holds_what_the_source_gave_to_its_rows(lake: DDLLake, mort
     arrow = lake.session.sql(f"SELECT * FROM {lake.sql_of('t')}").toArrow().to_pylist()
     found = [arrow[0][f"c{at}"] for at in range(len(NEW_COLUMNS))]
     assert found == [value for _, value in NEW_COLUMNS]
-    assert lake.commits() == ["ADD COLUMNS", "UPDATE", "UPDATE"]  # the second computes
-
-
-GENERATED = [
-    ("int AS (n * 0.5)", 3),  # MySQL rounds
-    ("int AS (-n * 0.5)", -3),
-    ("bigint AS (N * N)", 25),
-    ("bigint AS (BIG * 2)", 4294967294),
-    ("decimal(30,10) AS (n * r)", Decimal("5.0000000005")),
-    ("double AS (f * f)", 0.010000000298023226),
-    ("decimal(12,1) AS (wide * 2)", None),  # not known here, like the next
-    ("decimal(40,2) AS (n * 2)", None),
-]
-
-
-def test_values_of_generated_columns_are_those_of_mysql(lake: DDLLake) -> None:
-    row = "5, 2147483647, 1.0000000001, 0.1, '1.5'"
-    lake.put("t", "n int; big int; r decimal(20,10); f float; wide string", row)
-    clauses = (f"ADD c{at} {definition} STORED" for at, (definition, _) in enumerate(GENERATED))
-    lake.follow(f"ALTER TABLE t {', '.join(clauses)}", mortal=False)
-    assert lake.rows()[0][5:] == tuple(value for _, value in GENERATED)
+    assert {each["column"] for each in logs if each["event"] == "ddl_rows_not_computed"} == {
+        f"c{len(NEW_COLUMNS) - 2}",
+        f"c{len(NEW_COLUMNS) - 1}",
+    }
+    assert lake.commits() == ["ADD COLUMNS", "UPDATE"]
 
 
 @pytest.mark.soak

@@ -107,7 +107,6 @@ def test_rows_that_a_truncate_marks_keep_their_times(lab: SqlLab) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "ALTER TABLE t ADD COLUMN twice int GENERATED ALWAYS AS (id * 2)",
         "ALTER TABLE t ADD COLUMN n int AUTO_INCREMENT UNIQUE",
         "ALTER TABLE t MODIFY s set('b','a')",
     ],

@@ -164,8 +164,7 @@ def test_a_statement_that_numbers_rows_heeds_a_column_named_rowid(make_lab: Call
         connection.exec_driver_sql('CREATE TABLE "db.t" (id int PRIMARY KEY, rowid int)')
         connection.exec_driver_sql('INSERT INTO "db.t" VALUES (1, 7), (2, 7)')
     lab.follow("ALTER TABLE t ADD COLUMN n int AUTO_INCREMENT UNIQUE")
-    lab.follow("ALTER TABLE t ADD COLUMN twice int GENERATED ALWAYS AS (id * 2)")
-    assert lab.rows() == [("1", "7", "1", "2"), ("2", "7", "2", "4")]
+    assert lab.rows() == [("1", "7", "1"), ("2", "7", "2")]
 
 
 @pytest.mark.parametrize(
