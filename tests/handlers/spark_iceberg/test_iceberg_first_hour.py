@@ -94,6 +94,16 @@ def test_relative_places_begin_at_the_configuration(tmp_path: Path) -> None:
     assert (tmp_path / "ware house/shop/orders/metadata").is_dir()
 
 
+@pytest.mark.parametrize("kind", [{}, {"type": "SQL"}, {"typ": "sql"}])
+def test_places_are_those_of_the_kind_however_it_is_written(tmp_path: Path, kind: dict[str, str]) -> None:
+    """PyIceberg takes a type in capitals, and takes it from the address if there is none."""
+    section = SparkSection(warehouse="lake", iceberg={**kind, "uri": "sqlite:///state/catalog.db"})
+    found = IcebergCatalog(section, tmp_path)
+    found.connected().create_namespace("shop")
+    assert found.location_of(("shop", "orders")) == str(tmp_path / "lake/iceberg/shop/orders")
+    assert (tmp_path / "state/catalog.db").exists()
+
+
 @pytest.mark.parametrize(
     ("database", "table", "place"),
     [("shop", "..", "shop/!2E."), ("..", "t", "!2E./t"), ("a/b", "c", "a!2Fb/c"), ("s", "a#b", "s/a!23b")],
