@@ -33,6 +33,7 @@ from handlers.spark.read.in_duckdb import Source, read
         ),
         ({"mode": "replica", "partition_by": ["bucket(id)"]}, "'bucket(id)' is no partition"),
         ({"mode": "replica", "partition_by": ["bucket(0, id)"]}, "'bucket(0, id)' is no partition"),
+        ({"mode": "replica", "partition_by": ["bucket(9999999999, id)"]}, "id)' is no partition"),
         ({"mode": "replica", "partition_by": ["days(A)", "hours(a)"]}, "second of its column"),
         ({"mode": "replica", "partition_by": ["a", "bucket(4, a)"]}, "second of its column"),
         ({"mode": "replica", "properties": {"format-version": 3}}, "PyIceberg writes format-version 1 and 2"),
