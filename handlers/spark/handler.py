@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext
 from handlers.spark.options import SparkOptions
+from handlers.spark.runtime.jars import coordinate_here
 from handlers.spark.runtime.start import CLOSE_SECONDS
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class SparkHandler(Handler):
     def open(self, context: HandlerContext) -> None:
         """Start Spark, unless another handler has.
 
-        Raises JavaNotFound, JarsUnavailable, pydantic.ValidationError for the `spark:` section, and
+        Raises JavaError, JarsError, pydantic.ValidationError for the `spark:` section, and
         RuntimeError if Spark does not start. Raises FilesError for a store that would let workers overwrite
         each other's files."""
         opened = self._made(context)
@@ -49,6 +50,7 @@ class SparkHandler(Handler):
         self._open = opened
 
     def _made(self, context: HandlerContext) -> Lake | FunctionCalls:
+        coordinate_here("delta")  # another pyspark may lack modules that are imported next
         # Spark's modules take a second to import. `binlane check` need not pay for that.
         if self._options.mode == "function":
             from handlers.spark.function import FunctionCalls  # noqa: PLC0415 (see above)

@@ -19,7 +19,7 @@ _LONGEST_CYCLE = 5.0
 """Seconds: half of the time that a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")
 PARTITION = re.compile(
-    r"(?i)(?:(year|month|day|hour)s?\(|(bucket|truncate)\(\s*0*([1-9]\d*)\s*,)\s*([^()]+?)\s*\)|([^()]+)"
+    r"(?i)(?:(year|month|day|hour)s?\(|(bucket|truncate)\(\s*0*([1-9]\d{0,8})\s*,)\s*([^()]+?)\s*\)|([^()]+)"
 )
 """A column, or Iceberg's transform of one: days(created_at), bucket(16, id)."""
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
@@ -172,6 +172,7 @@ class SparkOptions(Options):
     def _together(self) -> Self:
         if self.format == "iceberg":
             self._check_iceberg()
+        self._check_partitions()
         if self.format == "parquet" and self.mode != "changelog":
             raise ValueError(f"format parquet is for mode changelog: a {self.mode} needs format delta")
         if self.format == "parquet" and self.table is not None:
@@ -200,15 +201,20 @@ class SparkOptions(Options):
             raise ValueError("properties: PyIceberg writes format-version 1 and 2")
         if str(self.properties.get("write.format.default", "parquet")).lower() != "parquet":
             raise ValueError("properties: PyIceberg writes files of write.format.default parquet only")
-        columns = set[str]()
+
+    def _check_partitions(self) -> None:
+        is_iceberg, columns = self.format == "iceberg", set[str]()
         for text in self.partition_by:
             found = PARTITION.fullmatch(text)
-            if found is None or (column := (found[4] or found[5]).casefold()) in columns:
+            name = text if found is None else found[4] or found[5]
+            is_one = found is not None if is_iceberg else name == text
+            if not is_one or name.casefold() in columns:
+                more = ", years(c), months(c), days(c), hours(c), bucket(N, c), truncate(N, c)"
                 raise ValueError(
-                    f"{text!r} is no partition, or the second of its column; allowed: a column, years(c), "
-                    "months(c), days(c), hours(c), bucket(N, c), truncate(N, c)"
+                    f"{text!r} is no partition, or the second of its column; allowed: a column"
+                    + (more if is_iceberg else " (by a part of a value: a generated column)")
                 )
-            columns.add(column)
+            columns.add(name.casefold())
 
 
 Memory = Annotated[

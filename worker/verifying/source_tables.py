@@ -89,6 +89,7 @@ class SourceTables:
         if len({each.mode for each in found}) > 1:
             names = ", ".join(f"{name}_{each.mode}" for each in found)
             raise LookupError(f"several handlers keep {name}: write one of {names}")
+        found = [each for each in found if each.source.ref.path is not None] or found  # not in a catalog
         if len(found) > 1:
             folders = ", ".join(str(each.source.ref) for each in found)
             raise LookupError(f"several handlers keep {name}: give binlane.read one of the folders {folders}")

@@ -20,7 +20,7 @@ from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.rows.column_types import may_change_alone
 from handlers.spark.rows.spark_types import can_widen
-from handlers.spark.table_ref import TYPES_WIDENED, WITHOUT_STATISTICS, TableRef, find, quoted
+from handlers.spark.table_ref import NAMES_MAPPED, TYPES_WIDENED, WITHOUT_STATISTICS, TableRef, find, quoted
 
 
 def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
@@ -142,7 +142,8 @@ def check_values(
     present name."""
     ref = target.ref(table)
     _, conversions = _changes(target, table, target.columns(ref), operations, renamed)
-    _checked(target, ref, table, conversions)
+    if _checked(target, ref, table, conversions) and renamed:
+        _check_no_feed(target, ref, table)
 
 
 def _changes(
@@ -209,7 +210,20 @@ def _checked(
     if changed:
         what = f"column {changed[0].column} of {'.'.join(table)} cannot become {changed[0].source_type}"
         check_none_generated(target, ref, f"{what}: the table must be rewritten")
+        if target.detail(ref).properties.get(NAMES_MAPPED[0], "none") != "none":
+            _check_no_feed(target, ref, table)
     return changed
+
+
+def _check_no_feed(target: Target, ref: TableRef, table: TableName) -> None:
+    """Raise Rejected if the table has a change data feed. If columns have ids, Delta then replaces no rows
+    together with columns."""
+    if target.detail(ref).properties.get("delta.enableChangeDataFeed", "").lower() == "true":
+        raise Rejected(
+            f"Delta does not rewrite columns of {'.'.join(table)}, with a change data feed and a renamed "
+            f"or dropped column: ALTER TABLE {ref.sql} SET TBLPROPERTIES "
+            "('delta.enableChangeDataFeed' = false), and set it again when the statement is applied"
+        )
 
 
 def check_none_generated(target: Target, ref: TableRef, what: str) -> None:

@@ -25,6 +25,7 @@ _STORE_AWAY = re.compile(
     r"|HTTP status (429|5\d\d)|UNAVAILABLE|timed out|could(n't| not) connect",
     re.IGNORECASE,
 )  # what Arrow says of a store
+_KINDS = {"sqlite": "sql", "postgresql": "sql", "thrift": "hive"}
 _MOST_SECONDS = 30.0
 """How long a catalog may take to answer, and to get a lock."""
 
@@ -39,7 +40,8 @@ class IcebergCatalog:
         """`folder`: where relative paths begin (the configuration file's folder)."""
         given = as_texts(section.iceberg)
         self._name = given.pop("name", "default")
-        kind = given.get("type", "")
+        by_address = _KINDS.get(re.split("[:+]", given.get("uri", ""))[0], "")  # as PyIceberg infers it
+        kind = given.get("type", by_address).lower()
         if kind == "sql" and "uri" in given:
             given = {"pool_pre_ping": "true", **given, "uri": _database(given["uri"], folder)}
         self._warehouse: str | None = None

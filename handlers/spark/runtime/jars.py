@@ -91,15 +91,20 @@ def library_jars(library: str) -> list[Path]:
     ships.
 
     Raises JarsError, also if the library is not known for this Spark, and JavaError."""
+    wanted = coordinate_here(library)
+    names = (re.match(r"(.+?)-\d.*\.jar$", jar.name) for jar in spark_jars_folder().glob("*.jar"))
+    shipped = {name.group(1) for name in names if name}
+    return resolve([wanted], kind=library, without=shipped, digests=known_digests())
+
+
+def coordinate_here(library: str) -> str:
+    """Return the Maven coordinates of `library` for the installed pyspark. Raises JarsError for another."""
     try:
-        wanted = versions.coordinate(library, metadata.version("pyspark"))
+        return versions.coordinate(library, metadata.version("pyspark"))
     except versions.UnknownSpark as unknown:
         raise JarsError(
             f"{unknown}. Install one of them: pip install 'pyspark~={versions.DEFAULT}.0'"
         ) from None
-    names = (re.match(r"(.+?)-\d.*\.jar$", jar.name) for jar in spark_jars_folder().glob("*.jar"))
-    shipped = {name.group(1) for name in names if name}
-    return resolve([wanted], kind=library, without=shipped, digests=known_digests())
 
 
 def resolve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -228,6 +229,25 @@ def test_columns_are_given_a_type_whatever_their_case(make_lake: MakeLake) -> No
     lake.put("t", "id int", "1")
     lake.follow("ALTER TABLE t ADD Price double DEFAULT 1.5", mortal=False)
     assert lake.columns()["Price"] == "decimal(12,2)"
+
+
+def test_a_change_data_feed_lets_columns_get_another_type_until_one_is_renamed(lake: DDLLake) -> None:
+    """Delta refuses a commit that replaces rows and columns, if columns have ids."""
+    lake.session.sql(
+        f"CREATE TABLE {lake.sql_of('t')} (id int, n int) USING delta "
+        "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    lake.session.sql(f"INSERT INTO {lake.sql_of('t')} VALUES (1, 2)")
+    lake.follow("ALTER TABLE t MODIFY id varchar(9)", mortal=False)
+    for sql in ("CHANGE n m varchar(9)", "RENAME COLUMN n TO m", "MODIFY m varchar(9)"):
+        refused = pytest.raises(Rejected, match=r"columns of db\.t, with a change data feed")
+        with nullcontext() if "RENAME" in sql else refused:
+            lake.follow(f"ALTER TABLE t {sql}", mortal=False)
+        assert lake.rows() == [("1", 2)]
+        assert list(lake.columns()) == ["id", "n" if "CHANGE" in sql else "m"]
+    lake.session.sql(f"ALTER TABLE {lake.sql_of('t')} SET TBLPROPERTIES (delta.enableChangeDataFeed = false)")
+    lake.follow("ALTER TABLE t MODIFY m varchar(9)", mortal=False)
+    assert lake.rows() == [("1", "2")]
 
 
 def test_a_table_that_computes_a_column_is_not_written_anew(lake: DDLLake) -> None:

@@ -33,6 +33,7 @@ from handlers.spark.read.in_duckdb import Source, read
         ),
         ({"mode": "replica", "partition_by": ["bucket(id)"]}, "'bucket(id)' is no partition"),
         ({"mode": "replica", "partition_by": ["bucket(0, id)"]}, "'bucket(0, id)' is no partition"),
+        ({"mode": "replica", "partition_by": ["bucket(9999999999, id)"]}, "id)' is no partition"),
         ({"mode": "replica", "partition_by": ["days(A)", "hours(a)"]}, "second of its column"),
         ({"mode": "replica", "partition_by": ["a", "bucket(4, a)"]}, "second of its column"),
         ({"mode": "replica", "properties": {"format-version": 3}}, "PyIceberg writes format-version 1 and 2"),
@@ -92,6 +93,16 @@ def test_relative_places_begin_at_the_configuration(tmp_path: Path) -> None:
     lake.close()
     assert (tmp_path / "state/catalog.db").exists()
     assert (tmp_path / "ware house/shop/orders/metadata").is_dir()
+
+
+@pytest.mark.parametrize("kind", [{}, {"type": "SQL"}, {"typ": "sql"}])
+def test_places_are_those_of_the_kind_however_it_is_written(tmp_path: Path, kind: dict[str, str]) -> None:
+    """PyIceberg takes a type in capitals, and takes it from the address if there is none."""
+    section = SparkSection(warehouse="lake", iceberg={**kind, "uri": "sqlite:///state/catalog.db"})
+    found = IcebergCatalog(section, tmp_path)
+    found.connected().create_namespace("shop")
+    assert found.location_of(("shop", "orders")) == str(tmp_path / "lake/iceberg/shop/orders")
+    assert (tmp_path / "state/catalog.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,17 @@ def test_a_connect_server_may_be_newer_than_its_client_and_never_older(
         check_server(server, client)
 
 
-@pytest.mark.soak
 def test_a_worker_with_another_pyspark_says_which_to_install(tmp_path: Path) -> None:
-    """The real command, beside whose pyspark another version's metadata is found first."""
-    (tmp_path / "site/pyspark-3.5.9.dist-info").mkdir(parents=True)
-    metadata = tmp_path / "site/pyspark-3.5.9.dist-info/METADATA"
-    metadata.write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 3.5.9\n")
+    """The real command, which finds an old pyspark first. It lacks modules, such as pyspark.errors."""
+    (tmp_path / "site/pyspark").mkdir(parents=True)
+    (tmp_path / "site/pyspark/__init__.py").touch()
+    (tmp_path / "site/pyspark-3.3.4.dist-info").mkdir()
+    metadata = tmp_path / "site/pyspark-3.3.4.dist-info/METADATA"
+    metadata.write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 3.3.4\n")
     (tmp_path / "c.yaml").write_text(CONFIGURATION)
 
-    checked = subprocess.run(
-        [sys.executable, "-m", "binlane", "check", "c.yaml", "--connect"],
+    ended = subprocess.run(
+        [sys.executable, "-m", "binlane", "run", "c.yaml"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{PROJECT}"},
         capture_output=True,
@@ -103,7 +104,5 @@ def test_a_worker_with_another_pyspark_says_which_to_install(tmp_path: Path) -> 
         check=False,
     )
 
-    assert checked.returncode == 1
-    [line] = [each for each in (checked.stdout + checked.stderr).splitlines() if "handler spark" in each]
-    assert f"binlane knows no Delta for Spark 3.5.9. {PAIRS}." in line
-    assert line.endswith("Install one of them: pip install 'pyspark~=4.2.0'")
+    assert ended.returncode == 1
+    assert f"binlane knows no Delta for Spark 3.3.4. {PAIRS}. Install one of them: pip" in ended.stderr

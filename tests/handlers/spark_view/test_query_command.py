@@ -350,6 +350,18 @@ def test_a_table_that_no_handler_fills_any_more_is_not_taken_for_another(tmp_pat
         read(tmp_path, "shop.orders")
 
 
+def test_a_replica_in_iceberg_does_not_hide_the_one_in_delta(tmp_path: Path) -> None:
+    iceberg = {**HANDLERS[0], "name": "iceberg", "format": "iceberg"}
+    stage = Stage(tmp_path, None)
+    HandMade(None, tmp_path / "lake").put(row(1))
+    (tmp_path / "lake/_binlane/!iceberg/shop/orders/pending").mkdir(parents=True)
+    stage.configure([{"match": "*", "handlers": [HANDLERS[0], iceberg]}])
+    assert read(tmp_path, "shop.orders", ["id"]) == [{"id": 1}]
+    stage.configure([{"match": "*", "handlers": [iceberg]}])
+    with pytest.raises(RuntimeError, match=r"`shop`\.`orders` is an Iceberg table: its catalog shows it"):
+        read(tmp_path, "shop.orders")
+
+
 def test_links_lead_to_the_waiting_changes(folder: Path) -> None:
     for link, target in (("to_lake", "lake"), ("to_table", "lake/shop/orders"), ("far", "to_table")):
         (folder / link).symlink_to(folder / target)
