@@ -195,6 +195,8 @@ class SparkOptions(Options):
             raise ValueError("mode function writes no table, so it has no format")
         if self.path is not None:
             raise ValueError("format iceberg has a table in a catalog, not a path")
+        if self.merge.engine == "spark":
+            raise ValueError("merge.engine spark is for format delta: PyIceberg commits to Iceberg tables")
         if "." not in (self.catalog_table or ""):
             raise ValueError("format iceberg: write namespace.table, such as {database}.{table}")
         if str(self.properties.get("format-version", 2)) not in ("1", "2"):

@@ -48,7 +48,7 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
     if as_json:
         output.json({"tables": facts})
     else:
-        _print(facts, output)
+        _print(facts, output, patterns)
     return 1 if any(each.unread for each in facts) else 0
 
 
@@ -93,10 +93,12 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
     return 0
 
 
-def _print(facts: Sequence[Facts], output: Output) -> None:
+def _print(facts: Sequence[Facts], output: Output, patterns: Sequence[str]) -> None:
     console = wide_console(WIDEST)
     if not facts:
-        console.print(Text("No tables yet. Those of Iceberg are listed by their catalog."))
+        console.print(
+            Text(f"No {'such ' if patterns else ''}tables yet. Those of Iceberg are listed by their catalog.")
+        )
         return
     numbers = ("rows", "files", "size", "version")
     times = ("newest change", "in the table")

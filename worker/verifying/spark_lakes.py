@@ -130,10 +130,11 @@ def opened_lakes(
     spark = SparkWhenAsked(section, configuration.folder, f"{configuration.name}-looking", say)
     try:
         lakes = []
-        for entry in spark_entries(configuration):
+        entries = spark_entries(configuration)
+        if say is not None and any(entry.options.format == "iceberg" for entry in entries):
+            say("Iceberg tables are left out: ask their catalog")
+        for entry in entries:
             if entry.options.format == "iceberg":
-                if say is not None:
-                    say("Iceberg tables are left out: ask their catalog")
                 continue
             locations = Locations(entry.options, section, configuration.folder)
             lakes.append(Lake(entry, locations, spark.files_of(locations.root), spark))

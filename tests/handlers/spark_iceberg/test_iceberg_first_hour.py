@@ -31,6 +31,7 @@ from handlers.spark.read.in_duckdb import Source, read
             {"mode": "replica", "partition_by": ["weeks(a)"]},
             "'weeks(a)' is no partition, or the second of its column; allowed: a column",
         ),
+        ({"mode": "replica", "merge": {"engine": "spark"}}, "PyIceberg commits to Iceberg tables"),
         ({"mode": "replica", "partition_by": ["bucket(id)"]}, "'bucket(id)' is no partition"),
         ({"mode": "replica", "partition_by": ["bucket(0, id)"]}, "'bucket(0, id)' is no partition"),
         ({"mode": "replica", "partition_by": ["bucket(9999999999, id)"]}, "id)' is no partition"),

@@ -286,3 +286,4 @@ def test_folders_that_are_another_file_systems_are_told_when_spark_is_there(
 
 def test_a_lake_without_tables_is_no_fault(stage: Stage) -> None:
     assert stage.run("tables")[:2] == (0, "No tables yet. Those of Iceberg are listed by their catalog.\n")
+    assert stage.run("tables", "shop.nome")[1].startswith("No such tables yet.")
