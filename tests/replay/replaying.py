@@ -38,7 +38,7 @@ class Replay:
         }
         self.worker = WorkerProcess(folder, self.config, Run(folder / "events.jsonl"))
 
-    def to_the_end(self, within: float = 30) -> None:
+    def to_the_end(self, within: float = 120) -> None:
         """Run until everything is finished and committed, and drain."""
         self.worker.start(within=within)
         eventually(self.is_at_the_end, within=within, what="everything committed")
