@@ -251,7 +251,7 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
                 yield replace(operation, column=made, after=_behind(after, rules))
         case ddl.ModifyColumn(column=column, after=after):
             treatment = plans.treatment(column.name)
-            if treatment is not None and not treatment.changes_type:
+            if treatment is not None and (column.generated is not None or not treatment.changes_type):
                 made = _definition(treatment, column, rules, time_ms)
                 if made is not None:
                     yield replace(operation, column=made, after=_behind(after, rules))
@@ -338,7 +338,7 @@ def _tells_hidden(expression: str, rules: RowRules) -> bool:
 
 def _words(sql: str) -> list[str]:
     """Return what may be a name. Quoted names may contain spaces, and only they may be numbers."""
-    return [*re.findall(r"(?<![\w$])\d*+[\w$]+", sql), *re.split(r"[`\"]", sql)]
+    return [*re.findall(r"(?<![\w$])\d*+(?:[\w$]|[^\x00-\x7f\s])+", sql), *re.split(r"[`\"]", sql)]
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:

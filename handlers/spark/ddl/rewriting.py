@@ -220,8 +220,8 @@ def _check_no_feed(target: Target, ref: TableRef, table: TableName) -> None:
     together with columns."""
     if target.detail(ref).properties.get("delta.enableChangeDataFeed", "").lower() == "true":
         raise Rejected(
-            f"Delta does not rewrite columns of {'.'.join(table)}, with a change data feed and a renamed "
-            f"or dropped column: ALTER TABLE {ref.sql} SET TBLPROPERTIES "
+            f"Delta does not rewrite columns of {'.'.join(table)}, with a change data feed and column "
+            f"mapping: ALTER TABLE {ref.sql} SET TBLPROPERTIES "
             "('delta.enableChangeDataFeed' = false), and set it again when the statement is applied"
         )
 

@@ -41,7 +41,7 @@ class IcebergCatalog:
         given = as_texts(section.iceberg)
         self._name = given.pop("name", "default")
         by_address = _KINDS.get(re.split("[:+]", given.get("uri", ""))[0], "")  # as PyIceberg infers it
-        kind = given.get("type", by_address).lower()
+        kind = "" if "py-catalog-impl" in given else given.get("type", by_address).lower()
         if kind == "sql" and "uri" in given:
             given = {"pool_pre_ping": "true", **given, "uri": _database(given["uri"], folder)}
         self._warehouse: str | None = None

@@ -106,6 +106,13 @@ def test_places_are_those_of_the_kind_however_it_is_written(tmp_path: Path, kind
     assert (tmp_path / "state/catalog.db").exists()
 
 
+def test_a_catalog_of_your_own_has_its_own_places(tmp_path: Path) -> None:
+    own = {"py-catalog-impl": "pyiceberg.catalog.sql.SqlCatalog", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    found = IcebergCatalog(SparkSection(warehouse="lake", iceberg=own), tmp_path)
+    found.connected().create_namespace("shop")
+    assert found.location_of(("shop", "orders")) is None
+
+
 @pytest.mark.parametrize(
     ("database", "table", "place"),
     [("shop", "..", "shop/!2E."), ("..", "t", "!2E./t"), ("a/b", "c", "a!2Fb/c"), ("s", "a#b", "s/a!23b")],
