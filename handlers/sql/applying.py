@@ -11,6 +11,7 @@ from itertools import groupby
 import sqlalchemy as sa
 
 from handlers.api import Batch, Change, Row, TargetUnavailable
+from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.progress import WHOLE
 from handlers.rows import ValueUntold, check_all_told
@@ -30,6 +31,8 @@ from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.versions import Versions
 from handlers.sql.writers.writer import Columns, Rows, Writer
 from handlers.values.native_types import SchemaTypes
+
+log = get_logger("handlers.sql")
 
 TABLE_SECONDS = 3.0
 """Seconds between attempts of a table that waits alone. Many such tables would otherwise be a load."""
@@ -277,12 +280,14 @@ class Applier:
             )
         old = self._fitting.row(table, change.before, change)
         if change.after is None:
-            self._writer.delete_one(connection, old)
-            return
-        new = self._fitting.row(table, change.after, change)
-        if not self._writer.update_one(connection, old, new):
-            # As for tables with a key, insert a row that does not exist.
-            self._writer.insert(connection, new)
+            is_there = self._writer.delete_one(connection, old)
+        else:
+            new = self._fitting.row(table, change.after, change)
+            is_there = self._writer.update_one(connection, old, new)
+            if not is_there:  # as for tables with a key, insert it
+                self._writer.insert(connection, new)
+        if not is_there:
+            log.warning("sql_row_not_there", table=table.quoted, op=change.op, offset=change.offset)
 
 
 def _source_table(batch: Batch) -> TableName:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ddl_lab import DDLLab
 from sql_lab import SqlLab, orders
+from structlog.testing import capture_logs
 
 from handlers import Rejected
 
@@ -99,10 +100,13 @@ def test_every_type_tells_rows_apart(sql: SqlLab) -> None:
     assert kinds(sql) == []
 
 
-def test_an_update_of_a_row_that_is_not_there_inserts_it(sql: SqlLab) -> None:
-    with sql.handler() as handler:
-        handler.handle(orders({"before": event("x"), "after": event("y")}, key=None, types=TYPES))
-    assert kinds(sql) == ["y"]
+def test_an_update_of_a_row_that_is_not_there_inserts_it_and_it_is_told(sql: SqlLab) -> None:
+    changes = [{"before": event("x"), "after": event("y")}, {"before": event("z"), "after": None}]
+    with sql.handler() as handler, capture_logs() as logs:
+        handler.handle(orders(*changes, {"before": event("y"), "after": event("w")}, key=None, types=TYPES))
+    told = [(each["op"], each["offset"]) for each in logs if each["event"] == "sql_row_not_there"]
+    assert told == [("update", 0), ("delete", 1)]
+    assert kinds(sql) == ["w"]
 
 
 def test_append_takes_inserts_only(sql: SqlLab) -> None:
