@@ -50,7 +50,7 @@ def test_the_walk_of_the_readme(terminal: Terminal) -> None:
     folder = terminal.folder
 
     said = terminal.leave_running(*broker)
-    eventually(lambda: _answers(terminal, play), within=60, what="the broker takes the sample's records")
+    eventually(lambda: _answers(terminal, play), within=180, what="the broker takes the sample's records")
 
     # The default of http.port stands in no file.
     shop = f"{SHOP}http: {{host: 127.0.0.1, port: 8080}}\n"
