@@ -333,7 +333,8 @@ def _definition(
 def _tells_hidden(expression: str, rules: RowRules) -> bool:
     """Whether an expression may name a hidden column. With `include`, any other word may be one."""
     found = map(rules.plans.treatment, _words(expression))
-    return any(one is None or one.hides for one in found)
+    has_doubled = "``" in expression  # a backtick within a name, which `_words` splits
+    return has_doubled or any(one is None or one.hides for one in found)
 
 
 def _words(sql: str) -> list[str]:
