@@ -43,7 +43,7 @@ class Group:
         consumer = Consumer({**self.settings, "group.instance.id": name})
         self.consumers.append(consumer)
         consumer.subscribe([self.topic])
-        end = time.monotonic() + 30
+        end = time.monotonic() + 90
         while not consumer.assignment() and time.monotonic() < end:
             consumer.poll(0.1)
         assert consumer.assignment()
