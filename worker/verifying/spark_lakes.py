@@ -131,11 +131,10 @@ def opened_lakes(
     try:
         lakes = []
         entries = spark_entries(configuration)
-        if say is not None and any(entry.options.format == "iceberg" for entry in entries):
+        shown = [entry for entry in entries if entry.options.format != "iceberg"]
+        if say is not None and shown != entries:
             say("Iceberg tables are left out: ask their catalog")
-        for entry in entries:
-            if entry.options.format == "iceberg":
-                continue
+        for entry in shown:
             locations = Locations(entry.options, section, configuration.folder)
             lakes.append(Lake(entry, locations, spark.files_of(locations.root), spark))
         yield lakes

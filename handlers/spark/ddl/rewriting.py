@@ -142,8 +142,7 @@ def check_values(
     present name."""
     ref = target.ref(table)
     _, conversions = _changes(target, table, target.columns(ref), operations, renamed)
-    if _checked(target, ref, table, conversions) and renamed:
-        _check_no_feed(target, ref, table)
+    _checked(target, ref, table, conversions, is_renamed=bool(renamed))
 
 
 def _changes(
@@ -182,9 +181,15 @@ def _conversion(table: TableName, column: str, old: str, new: str, type_text: st
 
 
 def _checked(
-    target: Target, ref: TableRef, table: TableName, conversions: Sequence[_Conversion]
+    target: Target,
+    ref: TableRef,
+    table: TableName,
+    conversions: Sequence[_Conversion],
+    *,
+    is_renamed: bool = False,
 ) -> list[_Conversion]:
-    """Return the conversions that change values. Raises Rejected for a value that does not fit."""
+    """Return the conversions that change values. Raises Rejected for a value that does not fit, and if Delta
+    refuses them. `is_renamed`: the statement also renames columns."""
     if not conversions:
         return []
     wanted = []
@@ -210,15 +215,16 @@ def _checked(
     if changed:
         what = f"column {changed[0].column} of {'.'.join(table)} cannot become {changed[0].source_type}"
         check_none_generated(target, ref, f"{what}: the table must be rewritten")
-        if target.detail(ref).properties.get(NAMES_MAPPED[0], "none") != "none":
-            _check_no_feed(target, ref, table)
+        _check_no_feed(target, ref, table, is_renamed=is_renamed)
     return changed
 
 
-def _check_no_feed(target: Target, ref: TableRef, table: TableName) -> None:
-    """Raise Rejected if the table has a change data feed. If columns have ids, Delta then replaces no rows
-    together with columns."""
-    if target.detail(ref).properties.get("delta.enableChangeDataFeed", "").lower() == "true":
+def _check_no_feed(target: Target, ref: TableRef, table: TableName, *, is_renamed: bool) -> None:
+    """Raise Rejected if the table has a change data feed and column mapping, as a rename needs. Delta then
+    replaces no rows together with columns."""
+    properties = target.properties(ref)
+    is_mapped = is_renamed or properties.get(NAMES_MAPPED[0], "none") != "none"
+    if is_mapped and properties.get("delta.enableChangeDataFeed", "").lower() == "true":
         raise Rejected(
             f"Delta does not rewrite columns of {'.'.join(table)}, with a change data feed and column "
             f"mapping: ALTER TABLE {ref.sql} SET TBLPROPERTIES "
