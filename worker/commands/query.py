@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
@@ -57,7 +57,9 @@ def query(config: Path, sql: str, format: str = "table") -> int:
                 try:
                     running.result()
                 except KeyboardInterrupt:  # DuckDB itself looks for signals too rarely
-                    made.interrupt()
+                    while not running.done():  # between two statements, an interrupt has no effect
+                        made.interrupt()
+                        wait((running,), 0.1)
                     raise
     except BrokenPipeError:
         raise  # as for each command, that is the reader's end of the output
