@@ -121,7 +121,10 @@ def test_a_boolean_column_has_the_name_that_mysql_has_for_it() -> None:
             "CURRENT_TIMESTAMP, ADD COLUMN `own` char(36) NOT NULL DEFAULT (uuid())",
         ),
         ("DROP TABLE users /* secret */", "DROP TABLE `shop`.`users`"),
-        ("ALTER TABLE users DROP PARTITION p0", "ALTER TABLE `shop`.`users` DROP PARTITION p0"),
+        (
+            "ALTER TABLE users DROP PARTITION p0, `p VALUES 1`",
+            "ALTER TABLE `shop`.`users` DROP PARTITION p0, `p VALUES 1`",
+        ),
         (
             "ALTER TABLE users ADD total int AS (a + b), ADD mail text AS (lower(a)), ADD word text AS "
             "(concat(ssn)) NOT NULL",
@@ -144,9 +147,26 @@ def test_a_default_of_a_hidden_column_whose_name_is_no_word_does_not_leave() -> 
     left = "ALTER TABLE `shop`.`users` ADD COLUMN `token` text"
     assert left_of(sql, columns={"exclude": ["soc-number"]}) == left
     assert left_of(sql, columns={"mask": {"soc-number": "redact"}}) == left
-    for spelled in ("ssn$raw", "ssn€", "`a``b`", '"soc-number"'):  # the last with ANSI_QUOTES
+    names = ["soc-number", "ssn$raw", "ssn€", "a`b", 'a"b']
+    quoted = ("`a``b`", '`a"b`', '"soc-number"', '"a`b"', '"a""b"')  # the last three with ANSI_QUOTES
+    for spelled in ("ssn$raw", "ssn€", *quoted):
         sql = f"ALTER TABLE users ADD token text DEFAULT (concat({spelled}, 'x'))"
-        assert left_of(sql, columns={"exclude": ["soc-number", "ssn$raw", "ssn€", "a`b"]}) == left
+        assert left_of(sql, columns={"exclude": names}) == left
+    with pytest.raises(RuleFault, match="cannot be read"):  # to the server, the blank is part of the name
+        left_of("ALTER TABLE users CHANGE ssn\u00a0raw shown char(9)", columns={"exclude": ["ssn\u00a0raw"]})
+
+
+def test_an_expression_of_the_columns_that_are_included_leaves() -> None:
+    columns = {"include": ["id", "a", "twice"]}
+    for spelled, kept in (("a+1", "a+1"), ("a + b", "NULL")):
+        left = f"ALTER TABLE `shop`.`users` ADD COLUMN `twice` int GENERATED ALWAYS AS ({kept})"
+        assert left_of(f"ALTER TABLE users ADD twice int AS ({spelled})", columns=columns) == left
+
+
+def test_numbers_of_rows_begin_where_the_statement_says() -> None:
+    added = "ALTER TABLE `shop`.`users` ADD COLUMN `n` int NOT NULL AUTO_INCREMENT, AUTO_INCREMENT = 100"
+    assert left_of("ALTER TABLE users ADD n int NOT NULL AUTO_INCREMENT, AUTO_INCREMENT=100") == added
+    assert left_of(added) == added
 
 
 @pytest.mark.parametrize("default", ["DEFAULT 'n/a'", "DEFAULT (uuid())", "AUTO_INCREMENT"])
@@ -171,12 +191,12 @@ def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "bounds", ["VALUES IN ('secret')", "values/* */less than ('secret') WITH VALIDATION"]
+    "bounds", [" VALUES IN ('secret')", " values/* */less than ('secret') WITH VALIDATION", "VALUES IN (1)"]
 )
 def test_the_bounds_of_a_partition_are_values(bounds: str) -> None:
     rules = [{"match": f"shop.{name}", "columns": {"exclude": ["ssn"]}} for name in ("users", "old")]
-    converted = "CONVERT TABLE old TO PARTITION p"
-    told = statement(f"ALTER TABLE users {converted} {bounds}")
+    converted = "CONVERT TABLE old TO PARTITION `p`"
+    told = statement(f"ALTER TABLE users {converted}{bounds}")
     [change] = ruled(configured(*rules).tables[0], [told])
     assert change.sql == f"ALTER TABLE `shop`.`users` {converted}"
 

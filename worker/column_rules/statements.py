@@ -28,6 +28,8 @@ _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, dd
 _MYSQL = {"boolean": "tinyint(1)"}
 """Types of the column rules that MySQL knows by another name."""
 _MOST_READ = 4
+_BOUNDS = re.compile(r"(`[^`]*`|\"[^\"]*\")|\s*\bVALUES\b.*", re.IGNORECASE | re.DOTALL)
+"""A quoted name, or the bounds of a partition."""
 _RulesOf = Callable[[ddl.TableName, str], RowRules | None]
 """Returns the rules of a table. The second argument is the database of unqualified names."""
 
@@ -264,7 +266,7 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
         case ddl.ChangeKey(columns=columns):
             yield replace(operation, columns=plans.key(columns))
         case ddl.LoseRows(clause=clause):  # without the bounds of a partition, which are values
-            yield replace(operation, clause=re.split(" VALUES ", clause, flags=re.IGNORECASE)[0])
+            yield replace(operation, clause=_BOUNDS.sub(lambda found: found[1] or "", clause))
 
 
 def _why_renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> str:
@@ -333,13 +335,15 @@ def _definition(
 def _tells_hidden(expression: str, rules: RowRules) -> bool:
     """Whether an expression may name a hidden column. With `include`, any other word may be one."""
     found = map(rules.plans.treatment, _words(expression))
-    has_doubled = "``" in expression  # a backtick within a name, which `_words` splits
-    return has_doubled or any(one is None or one.hides for one in found)
+    has_quotes = '"' in expression or "``" in expression  # a name may contain a quote, where `_words` splits
+    return has_quotes or any(one is None or one.hides for one in found)
 
 
 def _words(sql: str) -> list[str]:
     """Return what may be a name. Quoted names may contain spaces, and only they may be numbers."""
-    return [*re.findall(r"(?<![\w$])\d*+(?:[\w$]|[^\x00-\x7f\s])+", sql), *re.split(r"[`\"]", sql)]
+    words = re.findall(r"(?<![\w$])\d*+(?:[\w$]|[^\x00-\x7f])+", sql)
+    pieces = re.split(r"[`\"]", sql)
+    return words + pieces if len(pieces) > 1 else words
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:

@@ -6,9 +6,10 @@ import csv
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,14 +54,7 @@ def query(config: Path, sql: str, format: str = "table") -> int:
             moments = {name: _moment(configuration, tables, name, stack) for name in _tables_in(sql)}
             made = stack.enter_context(connected(moments))
             with ThreadPoolExecutor(1) as pool:
-                running = pool.submit(_answer, made, sql, format, output)
-                try:
-                    running.result()
-                except KeyboardInterrupt:  # DuckDB itself looks for signals too rarely
-                    while not running.done():  # between two statements, an interrupt has no effect
-                        made.interrupt()
-                        wait((running,), 0.1)
-                    raise
+                _answer(made, sql, format, output, partial(_awaited, made, pool))
     except BrokenPipeError:
         raise  # as for each command, that is the reader's end of the output
     except _REFUSED as error:
@@ -104,23 +98,42 @@ def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
     return [each for each in named if each[1] and each[0].casefold() not in _SCHEMAS]
 
 
-def _answer(made: duckdb.DuckDBPyConnection, sql: str, format: str, output: Output) -> None:
-    if (result := made.sql(sql)) is not None:
+def _awaited(
+    made: duckdb.DuckDBPyConnection, pool: ThreadPoolExecutor, call: Callable[..., Any], *given: Any
+) -> Any:
+    """Call it in the pool's thread, so that Ctrl-C ends it. DuckDB itself looks for signals too rarely."""
+    running = pool.submit(call, *given)
+    try:
+        return running.result()
+    except KeyboardInterrupt:
+        while not running.done():  # between two statements, an interrupt has no effect
+            made.interrupt()
+            wait((running,), 0.1)
+        raise
+
+
+def _answer(
+    made: duckdb.DuckDBPyConnection, sql: str, format: str, output: Output, awaited: Callable[..., Any]
+) -> None:
+    if (result := awaited(made.sql, sql)) is not None:
         columns = [f"#{number}" for number in range(1, len(result.columns) + 1)]
         for at, kind in enumerate(result.types):
             if _NOT_IN_ARROW.search(str(kind)):
                 columns[at] += f"::VARCHAR AS {named(result.columns[at])}"
         if any("::" in each for each in columns):
             result = result.project(", ".join(columns))
-        _print(result.to_arrow_reader(_AT_ONCE), format, output)
+        reader = awaited(result.to_arrow_reader, _AT_ONCE)
+        batches = iter(partial(awaited, next, reader, None), None)
+        _print(pa.RecordBatchReader.from_batches(reader.schema, batches), format, output)
 
 
 def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
     names = _distinct(result.schema.names)
     if format == "arrow":
-        with pa.ipc.new_stream(sys.stdout.buffer, result.schema) as stream:
-            for batch in result:
-                stream.write_batch(batch)
+        stream = pa.ipc.new_stream(sys.stdout.buffer, result.schema)
+        for batch in result:
+            stream.write_batch(batch)
+        stream.close()  # not after an error: nobody may read what it writes
     elif format == "json":
         for row in values_of(result):
             sys.stdout.write(json_text(dict(zip(names, row, strict=True))) + "\n")

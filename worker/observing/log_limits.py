@@ -32,6 +32,7 @@ STORMY = {
     "place_not_known": (),
     "record_skipped": ("position",),
     "spark_upkeep_failed": ("table",),
+    "sql_row_not_there": ("table",),
     "table_waits": ("table",),
     "target_down": ("handler",),
     "target_up": ("handler",),

@@ -43,8 +43,8 @@ class Column:
     default: Default | None = None
     generated: str | None = None
     """The expression of a generated column, in the source's dialect."""
-    numbered: bool = False
-    """AUTO_INCREMENT: existing rows get numbers."""
+    numbered: int = 0
+    """AUTO_INCREMENT: existing rows get numbers from this one on. 0 for other columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from handlers.mysql import ddl
 from handlers.mysql.ddl.columns import read_definition
-from handlers.mysql.ddl.tokens import Tokens
+from handlers.mysql.ddl.tokens import Kind, Tokens
 
 _KEY_WORDS = ("INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK")
 _SIZED = frozenset(
@@ -80,23 +81,41 @@ def clauses_of(clauses: list[Tokens], table: ddl.TableName, database: str) -> li
     """Return the clauses' operations in the order to apply them. In the statement, all clauses refer to the
     table before the statement. `database`: of other tables without one. Raises StatementError."""
     found: list[ddl.Operation] = []
+    first = 1
     of_list = False  # the last clause is a list, which may continue: `ORDER BY a, b`
     for clause in clauses:
         if clause.at_end:
             continue  # it was a RENAME, which is already read
         if of_list and clause.peek() in ("", "ASC", "DESC", "INTO"):
+            if found and isinstance(found[-1], ddl.LoseRows):
+                found[-1] = replace(found[-1], clause=f"{found[-1].clause}, {clause.spelled()}")
             continue
         of_list = "PARTITION" in (clause.word, clause.peek()) or clause.word == "ORDER"
         found += _clause(clause, table, database)
+        first = _first_number(clause) or first
     renames = [one for one in found if isinstance(one, ddl.RenameColumn)]
     return [
         *(one for one in found if isinstance(one, ddl.LoseRows)),
         *(one for one in found if isinstance(one, ddl.DropColumn)),
         *_one_after_another(renames),
         *(one for one in found if isinstance(one, ddl.ModifyColumn)),
-        *(one for one in found if isinstance(one, ddl.AddColumn)),
+        *(_numbered(one, first) for one in found if isinstance(one, ddl.AddColumn)),
         *_last_key([one for one in found if isinstance(one, ddl.ChangeKey)]),
     ]
+
+
+def _first_number(options: Tokens) -> int:
+    """Return the value of the table's option AUTO_INCREMENT; 0 without one."""
+    while not options.at_end:
+        if options.take("AUTO_INCREMENT"):
+            options.take("=")
+            return int(options.next().text) if options.kind is Kind.NUMBER else 0
+        options.skip()
+    return 0
+
+
+def _numbered(added: ddl.AddColumn, first: int) -> ddl.AddColumn:
+    return replace(added, column=replace(added.column, numbered=first)) if added.column.numbered else added
 
 
 def _last_key(found: list[ddl.ChangeKey]) -> list[ddl.ChangeKey]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from handlers.mysql.ddl import Column, Default
+from handlers.mysql.ddl import Column, Default, StatementError
 from handlers.mysql.ddl.tokens import Kind, Tokens
-from handlers.mysql.types import SYNONYMS
+from handlers.mysql.types import SYNONYMS, literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def read_definition(tokens: Tokens) -> Definition:
     """Read a column's name, type, attributes and place. Raises StatementError."""
     name = tokens.name()
     type_text, numbered = _type(tokens)
-    nullable, default, generated, primary, unique = not numbered, None, None, False, numbered
+    nullable, default, generated, primary, unique = not numbered, None, None, False, bool(numbered)
     after: str | None = None
     while not tokens.at_end:
         if tokens.take("NOT", "NULL"):
@@ -44,7 +44,7 @@ def read_definition(tokens: Tokens) -> Definition:
         elif tokens.take("DEFAULT"):
             default = _default(tokens)
         elif tokens.take("AUTO_INCREMENT"):
-            numbered = True
+            numbered = 1
         elif tokens.take("AS"):
             if (expression := tokens.brackets()) is not None:
                 generated = expression.spelled()
@@ -66,8 +66,8 @@ def read_definition(tokens: Tokens) -> Definition:
     return Definition(column, primary, unique, after)
 
 
-def _type(tokens: Tokens) -> tuple[str, bool]:
-    """Read the type, spelled as in `Change.types`, and whether it numbers rows (SERIAL)."""
+def _type(tokens: Tokens) -> tuple[str, int]:
+    """Read the type, spelled as in `Change.types`, and `Column.numbered` (SERIAL)."""
     tokens.take("NATIONAL")
     name = tokens.name().lower()
     if name == "double":
@@ -81,7 +81,9 @@ def _type(tokens: Tokens) -> tuple[str, bool]:
         tokens.take("VARCHAR")
     text = _SYNONYMS.get(name, name)
     inside = tokens.brackets()
-    if inside is not None:
+    if inside is not None and text in ("enum", "set"):
+        text += f"({','.join(literal(_label(one)) for one in inside.parts())})"
+    elif inside is not None:
         text += f"({inside.spelled(apart='')})"
     elif text == "decimal":
         text = "decimal(10,0)"
@@ -90,19 +92,37 @@ def _type(tokens: Tokens) -> tuple[str, bool]:
     unsigned = False
     while word := tokens.take_any("UNSIGNED", "SIGNED", "ZEROFILL"):
         unsigned = unsigned or word != "SIGNED"
-    return text + (" unsigned" if unsigned else ""), name == "serial"
+    return text + (" unsigned" if unsigned else ""), int(name == "serial")
+
+
+def _label(tokens: Tokens) -> str:
+    """Read a label of an enum or a set. Raises StatementError."""
+    if tokens.word.startswith("_"):
+        tokens.next()  # its character set: _utf8mb4'…'
+    piece = tokens.next()
+    if piece.kind is Kind.BYTES:
+        return bytes.fromhex(piece.text.zfill(-len(piece.text) // 2 * -2)).decode("utf-8", "replace")
+    if piece.kind is not Kind.TEXT:
+        raise StatementError(f"{piece.text} is no label of an enum or a set")
+    return piece.text
 
 
 def _default(tokens: Tokens) -> Default:  # noqa: PLR0911 - one return for each kind of literal
-    sign = ""
+    begin, is_negative = tokens.place, False
     while found := tokens.take_any("-", "+"):
-        sign = "" if found == "+" else "-"
+        is_negative ^= found == "-"
+    if begin < tokens.place and tokens.kind is not Kind.NUMBER:
+        tokens.skip()
+        return Default("expression", tokens.spelled_from(begin))
     if tokens.word.startswith("_") and tokens.kind is Kind.WORD:
         tokens.next()  # the character set of the text: _utf8mb4'…'
-    if tokens.kind is Kind.TEXT:
-        return Default("text", tokens.next().text)
+    texts = ""
+    while tokens.kind is Kind.TEXT:
+        texts += tokens.next().text
+        if tokens.kind is not Kind.TEXT:
+            return Default("text", texts)
     if tokens.kind is Kind.NUMBER:
-        return Default("number", sign + tokens.next().text)
+        return Default("number", "-" * is_negative + tokens.next().text)
     if tokens.kind is Kind.BITS:
         return Default("bits", tokens.next().text)
     if tokens.kind is Kind.BYTES:

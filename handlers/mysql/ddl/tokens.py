@@ -25,6 +25,8 @@ _EXECUTABLE = re.compile(
     |/\*.*?(?:\*/|\Z)|(?:\#|--)[^\n]*+""",
     re.DOTALL | re.VERBOSE,
 )
+_WHITE = re.compile(r"[^\S\x00-\x7f]")
+"""To the server such characters are part of a name; to sqlglot they are white space."""
 _MOST_CHARACTERS = 256 << 10
 """Most characters of a statement without quoted texts and comments. Each may become a token, and a thousand
 tokens temporarily take a MiB."""
@@ -92,7 +94,8 @@ def tokens_of(sql: str) -> Tokens:
 
 
 def _without_frames(sql: str) -> str:
-    """Replace executable comments by their contents. Raises StatementError if the statement is too long."""
+    """Replace executable comments by their contents. Raises StatementError if the statement is too long or
+    has white space beyond ASCII."""
     passed = 0
 
     def opened(found: re.Match[str]) -> str:
@@ -103,6 +106,8 @@ def _without_frames(sql: str) -> str:
         return found[0]
 
     text = _EXECUTABLE.sub(opened, sql)
+    if _WHITE.search(_EXECUTABLE.sub("", text)):
+        raise StatementError("white space beyond ASCII in a name without quotes")
     if len(text) - passed > _MOST_CHARACTERS:
         raise StatementError(f"{len(text) - passed} characters, but at most {_MOST_CHARACTERS} are allowed")
     return text
@@ -216,6 +221,10 @@ class Tokens:
             texts.append(self.sql[piece.start : piece.end])
             end = piece.end
         return "".join(texts)
+
+    def spelled_from(self, begin: int) -> str:
+        """Return the tokens from the `begin`th to the next one as written, without comments."""
+        return Tokens(self.sql, self._pieces[begin : self.place]).spelled()
 
     @property
     def start(self) -> int:

@@ -89,7 +89,8 @@ def _clause(operation: ddl.Operation) -> str:
         case ddl.RenameColumn(name=name, to=to):
             return f"RENAME COLUMN {ddl.quoted(name)} TO {ddl.quoted(to)}"
         case ddl.AddColumn(column=column, after=after):
-            return f"ADD COLUMN {_column(column)}{_place(after)}"
+            first = f", AUTO_INCREMENT = {column.numbered}" if column.numbered > 1 else ""
+            return f"ADD COLUMN {_column(column)}{_place(after)}{first}"
         case ddl.ModifyColumn(column=column, after=after):
             return f"MODIFY COLUMN {_column(column)}{_place(after)}"
         case ddl.ChangeKey(columns=columns):

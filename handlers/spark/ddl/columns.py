@@ -138,7 +138,7 @@ def add_columns(
     fill(target, ref, given, f"{step}.fill", taken=[one.column for one in back])
     for column in given:
         if column.numbered:
-            number(target, ref, column.name, f"{step}.number", key=key)
+            number(target, ref, column, f"{step}.number", key=key)
     if back:
         keep_dropped(target, ref, f"{step}.back", back=[one.column.name for one in back])
 
@@ -217,23 +217,26 @@ def fill(
         target.rewrite(ref, step, sql, lambda table: table.filled(scalars))
 
 
-def number(target: Target, ref: TableRef, name: str, step: str, *, key: Sequence[str] | None) -> None:
-    """Number the rows from 1 in the order of the primary key. InnoDB does the same in the source and in its
+def number(target: Target, ref: TableRef, column: Column, step: str, *, key: Sequence[str] | None) -> None:
+    """Number the rows in the order of the primary key. InnoDB does the same in the source and in its
     replicas, but does not publish the numbers.
 
     If the key is missing, unknown or contains text, the numbers stay null."""
     columns = target.columns(ref)
-    own = find(columns, name)
+    own = find(columns, column.name)
     keys = [find(columns, one) for one in key or ()]
     if own is None or own in keys:
         return
     if not keys or not all(one and columns[one].partition("(")[0] in _ORDERED for one in keys):
-        log.warning("ddl_rows_not_numbered", table=str(ref), column=name, because="their order is unknown")
+        log.warning("ddl_rows_not_numbered", table=str(ref), column=own, because="their order is unknown")
         return
     listed = ", ".join(quoted(one) for one in keys if one)
     same = " AND ".join(f"t.{quoted(one)} = n.{quoted(one)}" for one in keys if one)
     is_current = f" AND t.{quoted(target.added('current'))}" if target.is_history else ""
-    numbers = f"SELECT {listed}, row_number() OVER (ORDER BY {listed}) AS n FROM {ref.sql}{target.current()}"
+    numbers = (
+        f"SELECT {listed}, row_number() OVER (ORDER BY {listed}) + {column.numbered - 1} AS n "
+        f"FROM {ref.sql}{target.current()}"
+    )
     sql = (
         f"MERGE INTO {ref.sql} AS t USING ({numbers}) AS n ON {same}{is_current} "
         f"WHEN MATCHED THEN UPDATE SET t.{quoted(own)} = CAST(n.n AS {columns[own]})"

@@ -19,7 +19,7 @@ from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules, Reach
 from handlers.mysql.ddl.values import warn_of_generated
 from handlers.mysql.statement_of_change import operations_of, shown
-from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
+from handlers.spark.ddl.columns import add_columns, drop_columns, dropped_columns, rename_column
 from handlers.spark.ddl.progress import KeptSteps, Surroundings
 from handlers.spark.ddl.rewriting import check_values, modify_columns
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, rename_table, truncate_table
@@ -134,21 +134,28 @@ def _groups(operations: list[ddl.Operation]) -> Iterator[list[ddl.Operation]]:
 
 def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own: ddl.TableName) -> None:
     """Raise Rejected if a column cannot get its new type, before any other clause is applied."""
-    retyped = [one for one in statement if isinstance(one, ddl.ModifyColumn)]
-    if not retyped or not rules.retype_columns:
+    retyped = [one for one in statement if isinstance(one, ddl.ModifyColumn) and rules.retype_columns]
+    is_adding = target.is_history and rules.add_columns
+    added = [one for one in statement if isinstance(one, ddl.AddColumn) and is_adding]
+    changed: Sequence[ddl.ModifyColumn | ddl.AddColumn] = (*retyped, *added)
+    if not changed:
         return
     moved = [one.table for one in statement if isinstance(one, ddl.RenameTable)]
-    table = target.named(moved[0] if moved and rules.rename_tables else retyped[0].table)
-    reach = Reach(target.around.handles, target.keeps, lambda _: False)
-    if reach.refusal(replace(retyped[0], table=table), {own}, rules):
+    table = target.named(moved[0] if moved and rules.rename_tables else changed[0].table)
+    reach, ref = Reach(target.around.handles, target.keeps, lambda _: False), target.ref(table)
+    if reach.refusal(replace(changed[0], table=table), {own}, rules):
         return
-    if not target.exists(target.ref(table)) or target.steps(target.ref(table)):
+    if not target.exists(ref) or target.steps(ref):
         return  # or some steps are done, so it was checked
+    dropped = [one.name for one in statement if isinstance(one, ddl.DropColumn)]
+    if added:  # in a history, a column that was dropped is there, and gets the new type
+        gone = [*dropped, *dropped_columns(target, ref)]
+        retyped += [ddl.ModifyColumn(table, one.column) for one in added if find(gone, one.column.name)]
     names: dict[str, str] = {}
     for one in statement:
         if isinstance(one, ddl.RenameColumn) and rules.rename_columns:
             names[one.to.casefold()] = names.pop(one.name.casefold(), one.name)
-    check_values(target, table, retyped, names)
+    check_values(target, table, retyped, names, maps=bool(names or (dropped and not target.keeps_dropped)))
 
 
 @dataclass(eq=False, slots=True)

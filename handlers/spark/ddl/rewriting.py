@@ -136,13 +136,18 @@ def modify_columns(target: Target, table: TableName, operations: Sequence[Modify
 
 
 def check_values(
-    target: Target, table: TableName, operations: Sequence[ModifyColumn], renamed: Mapping[str, str]
+    target: Target,
+    table: TableName,
+    operations: Sequence[ModifyColumn],
+    renamed: Mapping[str, str],
+    *,
+    maps: bool,
 ) -> None:
     """Raise Rejected if a value of `table` does not fit. `renamed`: new name of a column, case-folded -> its
-    present name."""
+    present name. `maps`: the statement also renames or drops columns, for which names must be mapped."""
     ref = target.ref(table)
     _, conversions = _changes(target, table, target.columns(ref), operations, renamed)
-    _checked(target, ref, table, conversions, is_renamed=bool(renamed))
+    _checked(target, ref, table, conversions, maps=maps)
 
 
 def _changes(
@@ -186,10 +191,10 @@ def _checked(
     table: TableName,
     conversions: Sequence[_Conversion],
     *,
-    is_renamed: bool = False,
+    maps: bool = False,
 ) -> list[_Conversion]:
     """Return the conversions that change values. Raises Rejected for a value that does not fit, and if Delta
-    refuses them. `is_renamed`: the statement also renames columns."""
+    refuses them. `maps`: see check_values."""
     if not conversions:
         return []
     wanted = []
@@ -215,15 +220,15 @@ def _checked(
     if changed:
         what = f"column {changed[0].column} of {'.'.join(table)} cannot become {changed[0].source_type}"
         check_none_generated(target, ref, f"{what}: the table must be rewritten")
-        _check_no_feed(target, ref, table, is_renamed=is_renamed)
+        _check_no_feed(target, ref, table, maps=maps)
     return changed
 
 
-def _check_no_feed(target: Target, ref: TableRef, table: TableName, *, is_renamed: bool) -> None:
-    """Raise Rejected if the table has a change data feed and column mapping, as a rename needs. Delta then
-    replaces no rows together with columns."""
+def _check_no_feed(target: Target, ref: TableRef, table: TableName, *, maps: bool) -> None:
+    """Raise Rejected if the table has a change data feed and column mapping, as renames and drops need.
+    Delta then replaces no rows together with columns."""
     properties = target.properties(ref)
-    is_mapped = is_renamed or properties.get(NAMES_MAPPED[0], "none") != "none"
+    is_mapped = maps or properties.get(NAMES_MAPPED[0], "none") != "none"
     if is_mapped and properties.get("delta.enableChangeDataFeed", "").lower() == "true":
         raise Rejected(
             f"Delta does not rewrite columns of {'.'.join(table)}, with a change data feed and column "

@@ -115,7 +115,7 @@ def _adapt(target: Target, table: TableName, operation: CreateTable, step: str) 
     ref = target.ref(table)
     columns = target.source_columns(ref)
     lacking = [one for one in operation.columns if find(columns, one.name) is None]
-    plain = [replace(one, nullable=True, default=None, generated=None, numbered=False) for one in lacking]
+    plain = [replace(one, nullable=True, default=None, generated=None, numbered=0) for one in lacking]
     if plain:
         add_columns(target, table, [AddColumn(table, one) for one in plain], f"{step}.columns", key=None)
     there = [ModifyColumn(table, one) for one in operation.columns if one not in lacking]

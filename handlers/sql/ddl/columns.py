@@ -45,8 +45,8 @@ def rename_column(target: Target, table: TargetTable, name: str, new: str) -> No
     target.alter(table, f"RENAME COLUMN {target.quote(own)} TO {target.quote(new)}")
 
 
-def add_column(target: Target, table: TargetTable, column: Column) -> None:
-    """Add the column. Existing rows get the values that the source gave them."""
+def add_column(target: Target, table: TargetTable, column: Column, *, is_made: bool) -> None:
+    """Add the column. Existing rows get the values of the source. `is_made`: see `number_rows`."""
     type_ = target.type_for(table, column.name, column.type)
     own = target.column(table, column.name)
     value = default_value(column, target.time_ms)
@@ -61,7 +61,7 @@ def add_column(target: Target, table: TargetTable, column: Column) -> None:
         name = target.quote(own or column.name)
         target.set_all(table, name, value, type_, f" WHERE {target.still_null(name)}")
     if column.numbered:
-        number_rows(target, table, column.name)
+        number_rows(target, table, column.name, column.numbered, is_made=is_made)
 
 
 def _add(target: Target, table: TargetTable, name: str, type_: sa.types.TypeEngine[Any], value: Any) -> None:

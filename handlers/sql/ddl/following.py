@@ -164,7 +164,7 @@ def _follow_columns(target: Target, table: TargetTable, operation: ddl.Operation
             # Its first row creates it with its columns of that time.
             log.info("ddl_of_a_table_that_is_not_there", table=table.name)
         case ddl.AddColumn(column=column):
-            add_column(target, table, column)
+            add_column(target, table, column, is_made=target.kept.made(operation.table))
             warn_of_generated(log, table.name, column)
         case ddl.DropColumn(name=name):
             drop_column(target, table, name)

@@ -78,34 +78,35 @@ def _make_indexable(target: Target, table: TargetTable, key: tuple[str, ...]) ->
 
 _NUMBERING = {
     "postgresql": """
-        UPDATE {table} AS t SET {column} = numbers.n
+        UPDATE {table} AS t SET {column} = numbers.n + {before}
         FROM (SELECT tableoid, ctid, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
         WHERE (t.tableoid, t.ctid) = (numbers.tableoid, numbers.ctid)""",
     "mysql": """
         UPDATE {table} AS t
         JOIN (SELECT {key}, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers USING ({key})
-        SET t.{column} = numbers.n{unchanged}""",
+        SET t.{column} = numbers.n + {before}{unchanged}""",
     **dict.fromkeys(
         ("sqlite", "duckdb"),
         """
-        UPDATE {table} AS t SET {column} = numbers.n
+        UPDATE {table} AS t SET {column} = numbers.n + {before}
         FROM (SELECT {row_id} AS r, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
         WHERE t.{row_id} = numbers.r""",
     ),
 }
 
 
-def number_rows(target: Target, table: TargetTable, column: str) -> None:
-    """Number the rows from 1 in the order of the primary key.
+def number_rows(target: Target, table: TargetTable, column: str, first: int, *, is_made: bool) -> None:
+    """Number the rows from `first` in the order of the primary key.
 
     InnoDB numbers them so in the source and its replicas, but records do not contain these numbers. They
-    stay NULL if the table has no key, or if the key contains text, whose order depends on a collation."""
+    stay NULL if the table has no key, or if the key contains text, whose order depends on a collation.
+    `is_made`: binlane has created the table. Another one may have another key than the source."""
     key = target.key(table)
     if column in key or not target.any_row(table, f"{target.quote(column)} IS NULL"):
         return
     types = target.columns(table)
     ordered = (sa.Integer, sa.Numeric, sa.Date, sa.DateTime)
-    if not key or not all(isinstance(types[name], ordered) for name in key):
+    if not key or not is_made or not all(isinstance(types[name], ordered) for name in key):
         log.warning(
             "ddl_rows_not_numbered", table=table.name, column=column, because="their order is unknown"
         )
@@ -113,6 +114,7 @@ def number_rows(target: Target, table: TargetTable, column: str) -> None:
     names = {"table": target.ref(table), "column": target.quote(column)}
     names["key"] = ", ".join(target.quote(name) for name in key)
     names["row_id"] = row_id(types, target.family) if target.is_file else ""
+    names["before"] = str(first - 1)
     names["unchanged"] = "".join(f", t.{one}" for one in target.unchanged(table))
     target.run(_NUMBERING[target.family].format(**names))
 

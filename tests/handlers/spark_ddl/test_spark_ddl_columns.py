@@ -129,6 +129,8 @@ def test_the_numbers_of_a_new_column_are_those_of_innodb(lake: DDLLake) -> None:
     )
     assert lake.rows() == [(1, 9, 1), (2, 9, 2), (3, 10, 1)]
     assert result.key == ("uid",)
+    lake.follow("ALTER TABLE t ADD n int AUTO_INCREMENT UNIQUE, AUTO_INCREMENT = 100", key=("uid",))
+    assert lake.rows("uid, n") == [(1, 100), (2, 101), (3, 102)]
     lake.put("u", "a string", "'é'")
     lake.follow("ALTER TABLE u ADD uid int NOT NULL AUTO_INCREMENT PRIMARY KEY", key=("a",))
     assert lake.rows(table="u") == [("é", None)]

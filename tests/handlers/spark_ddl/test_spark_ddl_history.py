@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from spark_ddl_lab import DDLLake, MakeLake
 
+from handlers import Rejected
+
 DROPPED = datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)
 ADDED = "_valid_from timestamp; _valid_to timestamp; _current boolean; _op string; _topic string; "
 ADDED += "_partition int; _offset bigint; _index int"
@@ -49,6 +51,21 @@ def test_a_dropped_column_stays_until_another_has_its_name(history: DDLLake) -> 
     history.follow("ALTER TABLE t DROP a, ADD b int")
     history.follow("ALTER TABLE t RENAME COLUMN b TO a")
     assert versions(history, "a, a_old") == [(None, "7"), (None, "x")]
+
+
+def test_a_dropped_column_that_cannot_get_its_new_type_stops_the_whole_statement(history: DDLLake) -> None:
+    for drops in ("", "DROP v, "):
+        if not drops:
+            history.follow("ALTER TABLE t ADD v varchar(9) NOT NULL DEFAULT 'abc'", mortal=False)
+            history.follow("ALTER TABLE t DROP v, DROP a", mortal=False)
+        before = history.columns()
+        for _ in range(2):
+            with pytest.raises(Rejected, match="do not fit, such as 'abc'"):
+                history.follow(
+                    f"ALTER TABLE t {drops}RENAME COLUMN id TO id2, ADD m int, ADD v int", mortal=False
+                )
+        assert history.columns() == before
+        history.follow("ALTER TABLE t ADD v varchar(20) NOT NULL DEFAULT 'abc'", mortal=False)
 
 
 @pytest.mark.soak

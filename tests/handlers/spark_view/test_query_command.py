@@ -149,6 +149,21 @@ def test_control_c_ends_a_query_as_any_command(folder: Path) -> None:
             ended.kill()
 
 
+@pytest.mark.parametrize("format", ["csv", "arrow"])
+def test_control_c_ends_a_query_whose_output_nobody_reads(folder: Path, format: str) -> None:
+    sql = "FROM range(100000000)"
+    command = [sys.executable, "-m", "binlane", "query", "binlane.yaml", sql, "--format", format]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ended:
+        try:
+            assert ended.stdout is not None
+            ended.stdout.read(1)
+            time.sleep(0.5)  # the pipe is full
+            ended.send_signal(signal.SIGINT)
+            assert (ended.wait(30), ended.communicate()[1]) == (130, b"")
+        finally:
+            ended.kill()
+
+
 def test_numbers_that_are_not_finite_are_no_nulls(folder: Path) -> None:
     sql = "SELECT 'nan'::DOUBLE AS a, {'n': '-inf'::FLOAT} AS b, NULL::DOUBLE AS c, -0.0::DOUBLE AS d"
     assert json.loads(run(folder, sql, "--format", "json")) == {

@@ -133,6 +133,22 @@ def test_a_key_made_of_numbers_that_no_record_tells_is_numbered_as_innodb_does(l
     assert len(lab.rows()) == 4
 
 
+def test_the_numbers_begin_where_the_statement_says(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
+    lab.put({"id": "int"}, {"id": 10}, {"id": 20})
+    lab.follow("ALTER TABLE t ENGINE=InnoDB AUTO_INCREMENT=100, ADD uid int AUTO_INCREMENT UNIQUE")
+    assert lab.rows("uid, id") == [("100", "10"), ("101", "20")]
+
+
+def test_rows_of_a_table_that_the_source_may_order_otherwise_are_not_numbered(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE other (id int PRIMARY KEY)")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE {lab.ref('t', 'db')} (id int PRIMARY KEY)")
+    lab.put({"id": "int"}, {"id": 10}, {"id": 20})
+    lab.follow("ALTER TABLE t ADD uid int AUTO_INCREMENT UNIQUE")
+    assert lab.rows("uid, id") == [(None, "10"), (None, "20")]
+
+
 def test_rows_whose_order_is_not_known_are_not_numbered(lab: DDLLab) -> None:
     lab.follow("CREATE TABLE t (a varchar(9) PRIMARY KEY)")
     lab.put({"a": "varchar(9)"}, {"a": "é"}, {"a": "Z"})

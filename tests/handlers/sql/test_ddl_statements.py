@@ -73,6 +73,16 @@ COLUMNS = [
     ("a set('b','a') DEFAULT 'a,b'", Column("a", "set('b','a')", default=text("a,b"))),
     ("a timestamp(3) DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE now(3)",
      Column("a", "timestamp(3)", default=Default("now", ""))),
+    ('a enum("it\'s", \'b\') NOT NULL', Column("a", "enum('it''s','b')", nullable=False)),
+    ("a set(x'61',_utf8mb4'b\\\\')", Column("a", "set('a','b\\\\')")),
+    ("a int DEFAULT (- -5)", Column("a", "int", default=number("5"))),
+    ("a int DEFAULT (-+5)", Column("a", "int", default=number("-5"))),
+    *(
+        (f"a int DEFAULT ({one})", Column("a", "int", default=Default("expression", one)))
+        for one in ("-(5)", "-(-(5))", "-'5'", "-0x05", "-true")
+    ),
+    ("a int DEFAULT -true", Column("a", "int", default=Default("expression", "-true"))),
+    ("a varchar(9) DEFAULT 'a' \"b\"", Column("a", "varchar(9)", default=text("ab"))),
     ("a datetime DEFAULT (now())", Column("a", "datetime", default=Default("now", ""))),
     ("a char(36) DEFAULT (uuid())", Column("a", "char(36)", default=Default("expression", "uuid()"))),
     ("a int DEFAULT (1 + 2)", Column("a", "int", default=Default("expression", "1 + 2"))),
@@ -187,7 +197,7 @@ STATEMENTS: list[tuple[str, list[Operation]]] = [
      [DropColumn(T, "a")]),
     # partitions
     ("ALTER TABLE t CONVERT PARTITION p TO TABLE x", [LoseRows(T, "CONVERT PARTITION p TO TABLE x")]),
-    ("ALTER TABLE t TRUNCATE PARTITION p0, p1", [LoseRows(T, "TRUNCATE PARTITION p0")]),
+    ("ALTER TABLE t TRUNCATE PARTITION p0, p1", [LoseRows(T, "TRUNCATE PARTITION p0, p1")]),
     ("ALTER TABLE t REORGANIZE PARTITION p0, p1 INTO (PARTITION p VALUES LESS THAN (9))", []),
     ("ALTER TABLE t DROP PARTITION p0", [LoseRows(T, "DROP PARTITION p0")]),
     ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE x", [LoseRows(T, "EXCHANGE PARTITION p WITH TABLE x")]),
