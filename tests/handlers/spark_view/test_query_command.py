@@ -136,7 +136,8 @@ def test_the_output_may_be_cut(folder: Path) -> None:
 def test_control_c_ends_a_query_as_any_command(folder: Path) -> None:
     # It comes between two statements or in one.
     some = "SELECT 1; " * 5_000
-    sql = f"COPY (SELECT 1) TO 'begun'; {some}SELECT count(*) FROM range(10000000000) a, range(10000) b"
+    long = "SELECT count(*) FROM range(10000000000) a, range(10000) b"
+    sql = f"COPY (SELECT 1) TO 'begun'; {some}{long}; SELECT 1"
     command = [sys.executable, "-m", "binlane", "query", "binlane.yaml", sql]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as ended:
         try:
