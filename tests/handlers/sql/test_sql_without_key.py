@@ -164,8 +164,8 @@ def test_a_column_named_rowid_lets_no_other_row_be_changed(
 
 def test_a_statement_that_numbers_rows_heeds_a_column_named_rowid(make_lab: Callable[[str], DDLLab]) -> None:
     lab = make_lab("sqlite")
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY, rowid int)")
     with lab.engine.begin() as connection:
-        connection.exec_driver_sql('CREATE TABLE "db.t" (id int PRIMARY KEY, rowid int)')
         connection.exec_driver_sql('INSERT INTO "db.t" VALUES (1, 7), (2, 7)')
     lab.follow("ALTER TABLE t ADD COLUMN n int AUTO_INCREMENT UNIQUE")
     assert lab.rows() == [("1", "7", "1"), ("2", "7", "2")]
