@@ -122,6 +122,10 @@ def test_a_boolean_column_has_the_name_that_mysql_has_for_it() -> None:
         ),
         ("DROP TABLE users /* secret */", "DROP TABLE `shop`.`users`"),
         (
+            "ALTER TABLE users DROP PARTITION p$values",
+            "ALTER TABLE `shop`.`users` DROP PARTITION p$values",
+        ),
+        (
             "ALTER TABLE users DROP PARTITION p0, `p VALUES 1`",
             "ALTER TABLE `shop`.`users` DROP PARTITION p0, `p VALUES 1`",
         ),
@@ -167,6 +171,17 @@ def test_numbers_of_rows_begin_where_the_statement_says() -> None:
     added = "ALTER TABLE `shop`.`users` ADD COLUMN `n` int NOT NULL AUTO_INCREMENT, AUTO_INCREMENT = 100"
     assert left_of("ALTER TABLE users ADD n int NOT NULL AUTO_INCREMENT, AUTO_INCREMENT=100") == added
     assert left_of(added) == added
+
+
+@pytest.mark.parametrize("rules", [{"filter": "id > 15"}, {"deletes": "mark"}, {"deletes": "ignore"}])
+def test_rows_that_the_source_lacks_are_not_numbered(rules: dict[str, Any]) -> None:
+    left = "ALTER TABLE `shop`.`users` ADD COLUMN `n` int"
+    assert left_of("ALTER TABLE users ADD n int NOT NULL AUTO_INCREMENT", **rules) == left
+
+
+def test_a_text_in_double_quotes_stays_where_nothing_is_hidden() -> None:
+    left = 'ALTER TABLE `shop`.`users` ADD COLUMN `n` text GENERATED ALWAYS AS (doc->"$.a")'
+    assert left_of('ALTER TABLE users ADD n text AS (doc->"$.a")', columns={"rename": {"a": "b"}}) == left
 
 
 @pytest.mark.parametrize("default", ["DEFAULT 'n/a'", "DEFAULT (uuid())", "AUTO_INCREMENT"])

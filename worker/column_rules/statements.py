@@ -28,7 +28,7 @@ _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, dd
 _MYSQL = {"boolean": "tinyint(1)"}
 """Types of the column rules that MySQL knows by another name."""
 _MOST_READ = 4
-_BOUNDS = re.compile(r"(`[^`]*`|\"[^\"]*\")|\s*\bVALUES\b.*", re.IGNORECASE | re.DOTALL)
+_BOUNDS = re.compile(r"(`[^`]*`|\"[^\"]*\")|\s*(?<![^\s`\"])VALUES(?![\w$]).*", re.IGNORECASE | re.DOTALL)
 """A quoted name, or the bounds of a partition."""
 _RulesOf = Callable[[ddl.TableName, str], RowRules | None]
 """Returns the rules of a table. The second argument is the database of unqualified names."""
@@ -312,6 +312,8 @@ def _definition(
     `fills`: existing rows get its default, or the type's default if it is NOT NULL and names none."""
     if treatment is None:
         return None
+    if fills and column.numbered and (rules.filter is not None or rules.deletes != "apply"):
+        column = replace(column, numbered=0, nullable=True)  # targets have other rows than the source
     if column.generated is not None and (treatment.hides or _tells_hidden(column.generated, rules)):
         column = replace(column, generated="NULL")
     if treatment.mask is None and treatment.cast is None:
@@ -336,7 +338,7 @@ def _tells_hidden(expression: str, rules: RowRules) -> bool:
     """Whether an expression may name a hidden column. With `include`, any other word may be one."""
     found = map(rules.plans.treatment, _words(expression))
     has_quotes = '"' in expression or "``" in expression  # a name may contain a quote, where `_words` splits
-    return has_quotes or any(one is None or one.hides for one in found)
+    return (has_quotes and rules.plans.hides) or any(one is None or one.hides for one in found)
 
 
 def _words(sql: str) -> list[str]:

@@ -109,7 +109,7 @@ def _first_number(options: Tokens) -> int:
     while not options.at_end:
         if options.take("AUTO_INCREMENT"):
             options.take("=")
-            return int(options.next().text) if options.kind is Kind.NUMBER else 0
+            return int(options.next().text.partition(".")[0]) if options.kind is Kind.NUMBER else 0
         options.skip()
     return 0
 

@@ -96,22 +96,23 @@ def _type(tokens: Tokens) -> tuple[str, int]:
 
 
 def _label(tokens: Tokens) -> str:
-    """Read a label of an enum or a set. Raises StatementError."""
+    """Read a label of an enum or a set. Raises ValueError."""
     if tokens.word.startswith("_"):
         tokens.next()  # its character set: _utf8mb4'…'
     piece = tokens.next()
-    if piece.kind is Kind.BYTES:
-        return bytes.fromhex(piece.text.zfill(-len(piece.text) // 2 * -2)).decode("utf-8", "replace")
-    if piece.kind is not Kind.TEXT:
+    if piece.kind is Kind.TEXT:
+        return piece.text.rstrip(" ")  # as the server does
+    if piece.kind not in (Kind.BITS, Kind.BYTES):
         raise StatementError(f"{piece.text} is no label of an enum or a set")
-    return piece.text
+    number = int(piece.text, 2 if piece.kind is Kind.BITS else 16)
+    return number.to_bytes((number.bit_length() + 7) // 8, "big").decode("ascii")
 
 
 def _default(tokens: Tokens) -> Default:  # noqa: PLR0911 - one return for each kind of literal
-    begin, is_negative = tokens.place, False
+    begin, signs = tokens.place, 0
     while found := tokens.take_any("-", "+"):
-        is_negative ^= found == "-"
-    if begin < tokens.place and tokens.kind is not Kind.NUMBER:
+        signs += found == "-"
+    if signs and tokens.kind is not Kind.NUMBER:
         tokens.skip()
         return Default("expression", tokens.spelled_from(begin))
     if tokens.word.startswith("_") and tokens.kind is Kind.WORD:
@@ -122,7 +123,7 @@ def _default(tokens: Tokens) -> Default:  # noqa: PLR0911 - one return for each 
         if tokens.kind is not Kind.TEXT:
             return Default("text", texts)
     if tokens.kind is Kind.NUMBER:
-        return Default("number", "-" * is_negative + tokens.next().text)
+        return Default("number", "-" * (signs % 2) + tokens.next().text)
     if tokens.kind is Kind.BITS:
         return Default("bits", tokens.next().text)
     if tokens.kind is Kind.BYTES:

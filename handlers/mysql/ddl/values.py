@@ -11,8 +11,10 @@ from handlers.mysql.ddl import Column, Default
 from handlers.mysql.types import BYTES, INTEGERS, MOST_OF_BINARY, TEXTS, MySQLType, read_type
 from handlers.mysql.values import converter_of
 
-_PLAIN = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
+_PLAIN = re.compile(r"(0|-?[1-9]\d*)(\.\d+)?")
 _NUMBERS = (*INTEGERS, "decimal", "float", "double", "bit", "year")
+_CONVERTED = (("text", "bit"), ("bits", "year"))
+"""Kinds of literals and types for which the server takes a text as bytes, or another number."""
 
 
 def default_value(column: Column, time_ms: int) -> Any:
@@ -62,6 +64,8 @@ def _moment(type_: MySQLType, time_ms: int) -> Any:
 
 def _literal(type_text: str, type_: MySQLType, default: Default) -> Any:
     text = default.text
+    if (default.kind, type_.name) in _CONVERTED or (default.kind == "bytes" and type_.name in _NUMBERS):
+        return None
     if default.kind in ("bits", "bytes"):
         base = 2 if default.kind == "bits" else 16
         if type_.name in _NUMBERS:
@@ -72,25 +76,18 @@ def _literal(type_text: str, type_: MySQLType, default: Default) -> Any:
         text = text.encode().decode("latin-1")
     if default.kind == "number" and (type_.labels or not (type_.name in _NUMBERS or _PLAIN.fullmatch(text))):
         return None  # it is the place of a label, or MySQL spells it in another way
-    if type_.name == "enum":
-        return _label(text.rstrip(" "), type_.labels)
-    if type_.name == "char":
-        return text.rstrip(" ")
+    if type_.name in ("char", "enum"):
+        text = text.rstrip(" ")
+        return None if type_.name == "enum" and text not in type_.labels else text
     if type_.name == "set":
-        chosen = [_label(one, type_.labels) for one in filter(None, text.split(","))]
-        return None if None in chosen else set_in_order(filter(None, chosen), type_.labels)
+        chosen = {*filter(None, text.split(","))}
+        return set_in_order(chosen, type_.labels) if chosen.issubset(type_.labels) else None
     converter = converter_of(type_text)
     value: Any = text if converter is None else converter.read(text)
     is_zero = default.kind == "text" and text in ("0", "00")
     if type_.name == "year" and (is_zero or 0 < value < 100):  # 1970 to 2069
         value += 2000 if value < 70 else 1900
     return value
-
-
-def _label(text: str, labels: Iterable[str]) -> str | None:
-    """Return a label as the type spells it. Most collations ignore case."""
-    alike = [label for label in labels if label.casefold() == text.casefold()]
-    return text if text in alike else next(iter(alike), None)
 
 
 def set_in_order(labels: Iterable[str], order: Iterable[str]) -> tuple[str, ...]:

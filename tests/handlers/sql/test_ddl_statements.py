@@ -74,7 +74,7 @@ COLUMNS = [
     ("a timestamp(3) DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE now(3)",
      Column("a", "timestamp(3)", default=Default("now", ""))),
     ('a enum("it\'s", \'b\') NOT NULL', Column("a", "enum('it''s','b')", nullable=False)),
-    ("a set(x'61',_utf8mb4'b\\\\')", Column("a", "set('a','b\\\\')")),
+    ("a set(x'61',_utf8mb4'b\\\\', 0b1100011)", Column("a", "set('a','b\\\\','c')")),
     ("a int DEFAULT (- -5)", Column("a", "int", default=number("5"))),
     ("a int DEFAULT (-+5)", Column("a", "int", default=number("-5"))),
     *(
