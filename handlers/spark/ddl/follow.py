@@ -151,11 +151,15 @@ def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own:
     if added:  # in a history, a column that was dropped is there, and gets the new type
         gone = [*dropped, *dropped_columns(target, ref)]
         retyped += [ddl.ModifyColumn(table, one.column) for one in added if find(gone, one.column.name)]
+    if not retyped:
+        return
     names: dict[str, str] = {}
     for one in statement:
         if isinstance(one, ddl.RenameColumn) and rules.rename_columns:
             names[one.to.casefold()] = names.pop(one.name.casefold(), one.name)
-    check_values(target, table, retyped, names, maps=bool(names or (dropped and not target.keeps_dropped)))
+    columns, leaving = target.columns(ref), [] if target.keeps_dropped else dropped
+    maps = any(find(columns, one) is not None for one in (*names.values(), *leaving))
+    check_values(target, table, retyped, names, maps=maps)
 
 
 @dataclass(eq=False, slots=True)

@@ -238,7 +238,7 @@ def test_a_change_data_feed_lets_columns_get_another_type_until_one_is_renamed(l
         "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
     )
     lake.session.sql(f"INSERT INTO {lake.sql_of('t')} VALUES (1, 2)")
-    lake.follow("ALTER TABLE t MODIFY id varchar(9)", mortal=False)
+    lake.follow("ALTER TABLE t DROP gone, RENAME COLUMN lost TO found, MODIFY id varchar(9)", mortal=False)
     for sql in (
         "DROP id, MODIFY n varchar(9)",
         "CHANGE n m varchar(9)",
