@@ -121,6 +121,7 @@ def test_a_boolean_column_has_the_name_that_mysql_has_for_it() -> None:
             "CURRENT_TIMESTAMP, ADD COLUMN `own` char(36) NOT NULL DEFAULT (uuid())",
         ),
         ("DROP TABLE users /* secret */", "DROP TABLE `shop`.`users`"),
+        ("ALTER TABLE users DROP PARTITION p0", "ALTER TABLE `shop`.`users` DROP PARTITION p0"),
         (
             "ALTER TABLE users DROP PARTITION p$values",
             "ALTER TABLE `shop`.`users` DROP PARTITION p$values",
@@ -210,10 +211,11 @@ def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
 )
 def test_the_bounds_of_a_partition_are_values(bounds: str) -> None:
     rules = [{"match": f"shop.{name}", "columns": {"exclude": ["ssn"]}} for name in ("users", "old")]
-    converted = "CONVERT TABLE old TO PARTITION `p`"
-    told = statement(f"ALTER TABLE users {converted}{bounds}")
-    [change] = ruled(configured(*rules).tables[0], [told])
-    assert change.sql == f"ALTER TABLE `shop`.`users` {converted}"
+    for name in ("p", "`p`") if bounds.startswith(" ") else ("`p`",):
+        converted = f"CONVERT TABLE old TO PARTITION {name}"
+        told = statement(f"ALTER TABLE users {converted}{bounds}")
+        [change] = ruled(configured(*rules).tables[0], [told])
+        assert change.sql == f"ALTER TABLE `shop`.`users` {converted}"
 
 
 def test_a_statement_may_spell_a_hidden_column_as_a_turkish_program_does() -> None:
