@@ -117,11 +117,11 @@ def _default(tokens: Tokens) -> Default:  # noqa: PLR0911 - one return for each 
         return Default("expression", tokens.spelled_from(begin))
     if tokens.word.startswith("_") and tokens.kind is Kind.WORD:
         tokens.next()  # the character set of the text: _utf8mb4'…'
-    texts = ""
-    while tokens.kind is Kind.TEXT:
-        texts += tokens.next().text
-        if tokens.kind is not Kind.TEXT:
-            return Default("text", texts)
+    if tokens.kind is Kind.TEXT:
+        text = ""
+        while tokens.kind is Kind.TEXT:
+            text += tokens.next().text
+        return Default("text", text)
     if tokens.kind is Kind.NUMBER:
         return Default("number", "-" * (signs % 2) + tokens.next().text)
     if tokens.kind is Kind.BITS:

@@ -157,9 +157,7 @@ def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own:
     for one in statement:
         if isinstance(one, ddl.RenameColumn) and rules.rename_columns:
             names[one.to.casefold()] = names.pop(one.name.casefold(), one.name)
-    columns, leaving = target.columns(ref), [] if target.keeps_dropped else dropped
-    maps = any(find(columns, one) is not None for one in (*names.values(), *leaving))
-    check_values(target, table, retyped, names, maps=maps)
+    check_values(target, table, retyped, names, dropped=() if target.keeps_dropped else dropped)
 
 
 @dataclass(eq=False, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any
@@ -141,12 +141,14 @@ def check_values(
     operations: Sequence[ModifyColumn],
     renamed: Mapping[str, str],
     *,
-    maps: bool,
+    dropped: Iterable[str],
 ) -> None:
     """Raise Rejected if a value of `table` does not fit. `renamed`: new name of a column, case-folded -> its
-    present name. `maps`: the statement also renames or drops columns, for which names must be mapped."""
+    present name. `dropped`: the columns that leave with the same statement."""
     ref = target.ref(table)
-    _, conversions = _changes(target, table, target.columns(ref), operations, renamed)
+    columns = target.columns(ref)
+    _, conversions = _changes(target, table, columns, operations, renamed)
+    maps = any(find(columns, one) is not None for one in (*renamed.values(), *dropped))
     _checked(target, ref, table, conversions, maps=maps)
 
 
@@ -194,7 +196,7 @@ def _checked(
     maps: bool = False,
 ) -> list[_Conversion]:
     """Return the conversions that change values. Raises Rejected for a value that does not fit, and if Delta
-    refuses them. `maps`: see check_values."""
+    refuses them. `maps`: the statement also renames or drops columns, for which names must be mapped."""
     if not conversions:
         return []
     wanted = []
